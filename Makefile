@@ -1,0 +1,70 @@
+# One command each: `make demo`, `make test`, `make check`, `make fix`, `make bench`, `make env`, `make lock`, `make clean`.
+# The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help env demo test check fix bench lock clean
+
+STAMP := .venv/made-from-lock
+# Jobs find `python` by the PATH of whatever started Ray.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+export RAY_USAGE_STATS_ENABLED := 0
+unexport VIRTUAL_ENV
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 14
+
+env: $(STAMP) ## Make .venv from the lock file
+
+demo: $(STAMP) ## A gang, a service and backfill share a local fleet; under four minutes
+	fleet demo
+
+test: $(STAMP) ## Run every test, those on a real local Ray included
+	pytest -n 2 --dist loadgroup
+
+check: $(STAMP) ## Lint, formatting, types, import directions, tests without Ray, coverage of the engine
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	pytest -n 2 --dist loadgroup -m "not live" --cov
+
+fix: $(STAMP) ## Put right what ruff can
+	ruff check --fix .
+	ruff format .
+
+bench: $(STAMP) ## Measure; ONLY=id,id for some of it
+	python -m benchmarks $(ONLY)
+
+lock: $(STAMP) ## Choose the newest versions that pyproject.toml allows
+	uv pip compile pyproject.toml --extra demo --extra dev --universal --python-version 3.11 --upgrade --quiet \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
+
+clean: ## Remove everything that was made here
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The first Python that will do; uv, itself from the lock, installs the rest; pip does where uv cannot run.
+$(STAMP): requirements.lock pyproject.toml
+	@for name in python3 python3.13 python3.12 python3.11; do \
+		for path in $$(type -ap $$name | grep -v '^$(CURDIR)/'); do \
+			if $$path -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+				echo "making .venv from requirements.lock with $$path (half a minute)"; \
+				exec $$path -m venv --clear .venv; \
+			fi; \
+		done; \
+	done; \
+	echo "make: needs Python 3.11 or newer with its venv package: install python3 and python3-venv" >&2; exit 2
+	@awk '/^[a-z]/ { mine = /^uv==/ } mine && !/^ *#/' requirements.lock > .venv/uv.lock
+	@export PIP_DISABLE_PIP_VERSION_CHECK=1; \
+	if pip install --quiet --require-hashes -r .venv/uv.lock && uv --version >/dev/null; then \
+		installer='uv pip'; \
+	else \
+		installer=pip; \
+	fi; \
+	$$installer install --quiet --require-hashes -r requirements.lock; \
+	$$installer install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
