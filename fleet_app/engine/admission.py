@@ -1,0 +1,169 @@
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O4, P1 to P6).
+
+Knows the queue and the ledger. Does not know services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fleet_app.engine import placement, reclaim, refusal
+from fleet_app.engine.eligibility import asker, depth, eligible, unreserved
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.ordering import queue
+from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.reclaim import Eviction
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Workload
+
+Answer = Iterator[Action | Wait]
+
+
+def step(ledger: Ledger, watch: str | None = None) -> Answer:
+    """Yield an admission or a wait for every queued workload, and the drains that make room.
+
+    The room that is left only shrinks, so what was refused once is refused to all that ask for the same.
+    `watch` names the workload whose wait is to say what each domain has.
+    """
+    refused: dict[object, Wait] = {}
+    for workload in queue(ledger.workloads.values()):
+        key = _question(workload)
+        known = refused.get(key)
+        if known is not None and workload.name != watch:
+            yield _for(workload, known)
+            continue
+        for part in _consider(ledger, workload, watched=workload.name == watch):
+            if isinstance(part, Wait) and part.reason is not Reason.DRAIN_UNDER_WAY:
+                refused[key] = part
+            yield part
+
+
+def _question(workload: Workload) -> object:
+    return (
+        workload.team,
+        workload.priority,
+        workload.kind,
+        workload.shape,
+        workload.bundles,
+        workload.within,
+        workload.accelerator,
+        workload.broken_drains,
+    )
+
+
+def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+    refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None:
+        if refused.reason is Reason.QUOTA_USED:
+            _book(ledger, workload)
+        yield refused
+        return
+    nodes = eligible(ledger, workload)
+    rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
+    chosen = _now(ledger, workload, unreserved(ledger, workload, nodes))
+    if chosen is not None:
+        firm = not ledger.class_of(workload).yields
+        ledger.give(workload.team, chosen, workload.shape, firm=firm)
+        yield Admit(workload=workload.name, nodes=chosen, why=_where(ledger, chosen))
+    elif ledger.class_of(workload).yields:
+        yield refusal.no_room(ledger, workload, nodes, rooms)
+    else:
+        yield from _make_room(ledger, workload, nodes, rooms)
+
+
+def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
+    if ledger.available(workload.team) < workload.gpus:
+        return None
+    fitting = [node for node in nodes if workload.shape.fits(ledger.free[node.name])]
+
+    def tightness(node: Node) -> tuple[int, ...]:
+        return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
+
+    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)
+
+
+def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
+    """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
+    reach = unreserved(ledger, workload, nodes)
+    found = _coming(ledger, workload, reach) or reclaim.find(ledger, asker(ledger, workload), reach)
+    if found is None:
+        yield refusal.no_room(ledger, workload, nodes, rooms)
+        _reserve(ledger, workload, reach)
+        _book(ledger, workload)
+        return
+    why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
+    ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
+    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    ledger.claim(workload.name, workload.team, found.nodes, workload.shape)
+    yield Wait(
+        workload=workload.name,
+        reason=Reason.DRAIN_UNDER_WAY,
+        asked=workload.bundles,
+        available=ready,
+        level=workload.within,
+        rooms=rooms,
+        blocked_by=tuple(victim.name for victim in found.victims),
+    )
+
+
+def _coming(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
+    if ledger.available_soon(workload.team) < workload.gpus:
+        return None
+    fitting = [node for node in nodes if workload.shape.fits(ledger.soon(node.name))]
+
+    def tightness(node: Node) -> tuple[int, ...]:
+        return (not workload.shape.fits(ledger.free[node.name]), ledger.soon(node.name).gpus)
+
+    chosen = placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)
+    return None if chosen is None else Eviction(nodes=chosen, victims=())
+
+
+def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
+    """Keep later work that would not leave off the nodes on which the workload is nearest to fitting (O4).
+
+    Of equally near ones those with the least idle now, which others could use meanwhile.
+    """
+    room = {node.name: reclaim.most_room(ledger, asker(ledger, workload), node) for node in nodes}
+    options = []
+
+    def rank(node: Node) -> tuple[bool, int, int]:
+        return (not workload.shape.fits(room[node.name]), -room[node.name].gpus, ledger.free[node.name].gpus)
+
+    for kind in placement.uniform(_able(workload, nodes)):
+        for key, domain in placement.domains(kind, depth(ledger, workload)).items():
+            if len(domain) >= workload.bundles:
+                nearest = sorted(domain, key=lambda node: (*rank(node), node.domains, node.name))
+                fitting = sum(workload.shape.fits(room[node.name]) for node in domain)
+                options.append((-fitting, key, kind[0].accelerator, kind[0].driver, nearest))
+    if options:
+        for node in min(options, key=lambda option: option[:4])[4][: workload.bundles]:
+            ledger.reserved[node.name] = workload
+
+
+def _book(ledger: Ledger, workload: Workload) -> None:
+    """Keep what comes free of the team's nominal for the workload, if it could then be placed (O4)."""
+    if ledger.class_of(workload).yields:
+        return
+    able = _able(workload, eligible(ledger, workload))
+    if placement.most(able, depth(ledger, workload)) >= workload.bundles:
+        ledger.booked[workload.team].append(workload)
+
+
+def _able(workload: Workload, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
+    return [node for node in nodes if workload.shape.fits(node.capacity - node.foreign)]
+
+
+def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
+    """Return the smallest domain that holds all of the nodes, as a reason."""
+    paths = [ledger.nodes[name].domains for name in chosen]
+    shared = 0
+    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
+        shared += 1
+    domain = "/".join(paths[0][:shared]) or "the fleet"
+    return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0]} fits"
+
+
+def _for(workload: Workload, known: Wait) -> Wait:
+    return replace(known, workload=workload.name, rooms=())

@@ -1,0 +1,71 @@
+"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4).
+
+Knows nodes, priority classes and reservations. Does not know room or quota sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.trial import Asker
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Workload
+
+
+def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes whose class and accelerator let the workload run there (P5, P6).
+
+    What never yields keeps to training's nodes. What yields may use serving's headroom, but with several bundles
+    only nodes without replicas; having broken the contract too often it loses that headroom. Asked when services
+    have got what is theirs; the answer is the same for all that are alike in this.
+    """
+    headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
+    alone = workload.bundles > 1
+    key = (headroom, alone, workload.accelerator)
+    if key not in ledger.eligible:
+        ledger.eligible[key] = [
+            node
+            for node in ledger.placeable()
+            if (node.node_class is NodeClass.TRAINING or headroom)
+            and (workload.accelerator is None or node.accelerator == workload.accelerator)
+            and not (alone and ledger.replicas.get(node.name, 0))
+        ]
+    return ledger.eligible[key]
+
+
+def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes that are kept for nobody else ahead of it, and those that it would leave when asked (O4)."""
+    yields = ledger.class_of(workload).yields
+    borrows = ledger.would_borrow(workload.team, workload.gpus)
+
+    def is_open(node: Node) -> bool:
+        ahead = ledger.reserved.get(node.name)
+        if ahead is None:
+            return True
+        return yields and workload.priority < ahead.priority and (borrows or workload.team == ahead.team)
+
+    return [node for node in nodes if is_open(node)]
+
+
+def asker(ledger: Ledger, workload: Workload) -> Asker:
+    """Return what the workload looks for."""
+    return Asker(
+        name=workload.name,
+        team=workload.team,
+        priority=workload.priority,
+        shape=workload.shape,
+        bundles=workload.bundles,
+        depth=depth(ledger, workload),
+    )
+
+
+def depth(ledger: Ledger, workload: Workload) -> int:
+    """Return how many levels deep one domain must hold all of the workload; 0 when none must (P4)."""
+    levels = ledger.policy.levels
+    return levels.index(workload.within) + 1 if workload.within in levels else 0
+
+
+def distrusted(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether it broke the drain contract so often that it lost the right to lent capacity (D4)."""
+    return workload.broken_drains >= ledger.policy.drain.max_broken

@@ -1,0 +1,165 @@
+"""The answer to "why?": a wait, a phase or a drain as a sentence with its numbers.
+
+Runs the same decision as the arbiter and reads it; decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.ordering import queue
+from fleet_app.engine.plan import Admit, DomainRoom, Plan, Reason, Wait
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.workload import Service, Workload
+
+SHOWN = 5
+"""How many domains or names a sentence lists; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One workload or service, why it is as it is, and who is ahead of it in the queue."""
+
+    name: str
+    sentence: str
+    wait: Wait | None = None
+    ahead: tuple[str, ...] = ()
+
+
+def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
+    """Return why the workload or service is as it is.
+
+    Raises NotFoundError when nothing of that name has not ended.
+    """
+    workload = next((one for one in state.workloads if one.name == name), None)
+    service = next((one for one in state.services if one.name == name), None)
+    if workload is None and service is None:
+        raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
+    plan = decide(state, policy, now, watch=name)
+    wait = next((one for one in plan.waits if one.workload == name), None)
+    if workload is None:
+        assert service is not None
+        return Explanation(name=name, sentence=_of_service(service, wait), wait=wait)
+    if workload.phase is not Phase.QUEUED:
+        return Explanation(name=name, sentence=_of_running(workload, now))
+    ahead = [one.name for one in queue(state.workloads)]
+    if wait is None:
+        sentence = _of_admitted(plan, name)
+    else:
+        sentence = sentence_of(wait, workload, _draining(state, wait), whole=_whole(state, workload))
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=tuple(ahead[: ahead.index(name)]))
+
+
+def sentence_of(wait: Wait, workload: Workload, leaving: tuple[str, ...] = (), *, whole: bool = False) -> str:
+    """Return a workload's wait as a sentence: what it needs, what there is, what would have to change.
+
+    `leaving` names whose exit it waits for; `whole` is whether a bundle takes all GPUs of a node.
+    """
+    if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
+        return _about_quota(wait, workload)
+    return f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
+
+
+def _about_quota(wait: Wait, workload: Workload) -> str:
+    team, short = workload.team, wait.asked - wait.available
+    match wait.reason:
+        case Reason.UNKNOWN_TEAM:
+            return f"team {team} is not in the policy; add it, or submit for a team that is"
+        case Reason.TOO_LARGE_FOR_QUOTA:
+            return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}"
+        case Reason.CONTRACT_BROKEN:
+            lost = f"broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
+            return f"{lost}; needs {wait.asked} GPUs, team {team} has {wait.available} left of its own"
+    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its quota: {short} more would do"
+
+
+def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
+    match wait.reason:
+        case Reason.TOO_LARGE_FOR_FLEET:
+            where = f"one {wait.level}" if wait.level else "the fleet"
+            return f"{where} could never fit more than {wait.available}: make it smaller, or add nodes"
+        case Reason.RESERVED:
+            return f"what would do is kept for {', '.join(wait.blocked_by)}, ahead of it"
+        case Reason.DRAIN_UNDER_WAY:
+            who = ", ".join(leaving) or "what is leaving"
+            return f"{wait.available} are free, the rest is coming: waiting for {who} to exit"
+    return _obstacle(wait)
+
+
+def _of_service(service: Service, wait: Wait | None) -> str:
+    occupied = sum(grant.occupied for grant in service.grants)
+    has = f"wants {service.wanted} replicas of {service.shape.gpus} GPUs, has {occupied} running"
+    ready = len(service.grants) - occupied
+    if wait is None:
+        return f"{has} and {ready} granted"
+    match wait.reason:
+        case Reason.DRAIN_UNDER_WAY:
+            return f"{has}; room is coming free from a drain"
+        case Reason.QUOTA_USED:
+            left = f"team {service.team} has {wait.available} GPUs left of its nominal"
+            return f"{has}; {left}, a replica needs {wait.asked}"
+        case Reason.UNKNOWN_TEAM:
+            return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
+    return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
+
+
+def _of_running(workload: Workload, now: float) -> str:
+    where = ", ".join(workload.nodes)
+    if workload.phase is Phase.DRAINING:
+        left = max(0.0, (workload.deadline_at or now) - now)
+        return f"is draining for {workload.drained_for or 'whoever asked'}: {left:.0f} s left on {where}"
+    return f"is {workload.phase} on {where}"
+
+
+def _of_admitted(plan: Plan, name: str) -> str:
+    for action in plan.actions:
+        if isinstance(action, Admit) and action.workload == name:
+            return f"starts in the next cycle on {', '.join(action.nodes)}: {action.why}"
+    return "is about to be considered"
+
+
+def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
+    already = (one.name for one in state.workloads if one.drained_for == wait.workload and one.leaving)
+    return tuple(sorted({*wait.blocked_by, *already}))
+
+
+def _whole(state: FleetState, workload: Workload) -> bool:
+    sizes = [node.capacity.gpus for node in state.nodes if workload.shape.fits(node.capacity)]
+    return 0 < workload.shape.gpus == max(sizes, default=0)
+
+
+def _bundles(workload: Workload, *, whole: bool) -> str:
+    count = workload.bundles
+    nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
+    each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
+    return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+
+
+def _obstacle(wait: Wait) -> str:
+    """Return what each domain has, and how much more the nearest would need."""
+    if not wait.rooms:
+        where = f"the best {wait.level}" if wait.level else "the fleet"
+        return f"{where} has {wait.available} free: {wait.asked - wait.available} more would do"
+    ordered = sorted(wait.rooms, key=lambda room: (-room.free_nodes - room.draining_nodes, room.domain))
+    has = ", ".join(
+        f"{room.domain} has {room.free_nodes}{' free' if not i else ''}" for i, room in enumerate(ordered[:SHOWN])
+    )
+    near = ordered[:1] if wait.level else ordered
+    missing = wait.asked - sum(room.free_nodes for room in near)
+    where = f" on {near[0].domain}" if wait.level else ""
+    more = f", {len(ordered) - SHOWN} others no more" if len(ordered) > SHOWN else ""
+    level = f"{wait.level} " if wait.level else ""
+    return f"{level}{has}{more}: {max(1, missing)} more{where} would do; {_leaving(near)}"
+
+
+def _leaving(rooms: Sequence[DomainRoom]) -> str:
+    """Return what is draining in the domains, and who could be drained."""
+    draining = sum(room.draining_nodes for room in rooms)
+    names = sorted({name for room in rooms for name in room.drainable})
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return f"{f'draining there: {draining}; ' if draining else ''}drainable there: {shown or 'nobody'}"

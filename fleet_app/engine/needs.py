@@ -1,0 +1,104 @@
+"""How many replicas each service is to have, in three tiers: its floor, what it wants, the immediate headroom (S1, S4).
+
+Knows services, their grants and nominal quota. Does not know nodes' room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.ordering import by_precedence
+from fleet_app.engine.values import NodeClass
+from fleet_app.engine.workload import Grant, Service
+
+
+@dataclass(slots=True)
+class Need:
+    """A service with the grants that it keeps, and how many it is to have in each tier."""
+
+    service: Service
+    kept: list[Grant]
+    floor: int
+    wanted: int
+    immediate: int = 0
+
+    @property
+    def target(self) -> int:
+        """Return how many grants it is to have in all."""
+        return self.wanted + self.immediate
+
+    @property
+    def below_floor(self) -> bool:
+        """Return whether it has less than what it is never trimmed below."""
+        return len(self.kept) < self.floor
+
+    @property
+    def idle(self) -> list[Grant]:
+        """Return the grants from before this decision that no replica has taken, by place."""
+        return [grant for grant in self.kept if grant.name and not grant.occupied]
+
+
+Spare = tuple[Need, Grant]
+
+
+def needs_of(ledger: Ledger, services: Iterable[Service]) -> list[Need]:
+    """Return what each service needs, first to be served first (O2)."""
+    needs = [_need(ledger, service) for service in by_precedence(services)]
+    _share_immediate(ledger, needs)
+    return needs
+
+
+def surplus(need: Need) -> list[Grant]:
+    """Return the idle grants beyond the target, and those on nodes that may take nothing new (S5)."""
+    kept = set(need.kept)
+    gone = [grant for grant in _by_place(need.service.grants) if grant not in kept]
+    return gone + need.idle[::-1][: max(0, len(need.kept) - need.target)]
+
+
+def spare(needs: Sequence[Need], need: Need) -> list[Spare]:
+    """Return the idle grants of others that `need` may have (S6).
+
+    Those beyond what they want; for one that is below its floor also those beyond their floors (S3).
+    """
+    found: list[Spare] = []
+    for other in needs:
+        beyond = len(other.kept) - (other.floor if need.below_floor else other.wanted)
+        if other is not need:
+            found += [(other, grant) for grant in other.idle[: max(0, beyond)]]
+    return found
+
+
+def _need(ledger: Ledger, service: Service) -> Need:
+    kept = [grant for grant in _by_place(service.grants) if grant.occupied or _usable(ledger, grant)]
+    occupied = sum(grant.occupied for grant in kept)
+    wanted = max(service.wanted, service.floor)
+    return Need(service=service, kept=kept, floor=service.floor, wanted=max(wanted, occupied))
+
+
+def _usable(ledger: Ledger, grant: Grant) -> bool:
+    node = ledger.nodes.get(grant.node)
+    return node is not None and node.placeable and node.node_class is NodeClass.SERVING
+
+
+def _by_place(grants: Iterable[Grant]) -> list[Grant]:
+    return sorted(grants, key=lambda grant: (grant.node, grant.name))
+
+
+def _share_immediate(ledger: Ledger, needs: Sequence[Need]) -> None:
+    """Spread the immediate tier over the services in turn, whole replicas, inside each team's nominal (S4)."""
+    left = ledger.policy.headroom.immediate_gpus
+    room = {need.service.team: ledger.tree.nominal(need.service.team) for need in needs}
+    for need in needs:
+        room[need.service.team] -= need.wanted * need.service.shape.gpus
+    moved = True
+    while moved:
+        moved = False
+        for need in needs:
+            gpus = need.service.shape.gpus
+            if 0 < gpus <= min(left, room[need.service.team]):
+                need.immediate += 1
+                room[need.service.team] -= gpus
+                left -= gpus
+                moved = True

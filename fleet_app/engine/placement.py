@@ -1,0 +1,92 @@
+"""Which nodes: the smallest domain that fits, best fit, neighbours in rank order (rules P1 to P5).
+
+Knows nodes, domains and counts. Does not know teams, priorities, time or victims: it is handed the nodes that
+would do, and answers with a choice among them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from fleet_app.engine.values import Node
+
+Domain = tuple[str, ...]
+
+
+def place(
+    fitting: Sequence[Node], bundles: int, depth: int, tightness: Callable[[Node], tuple[int, ...]]
+) -> tuple[str, ...] | None:
+    """Return one node a bundle, in rank order, or None when no domain has enough.
+
+    `fitting` are the nodes on which a bundle fits; `depth` is how many levels deep the domain must lie at least
+    (0: anywhere in the fleet); `tightness` sorts nodes, the one to use up first lowest.
+    The deepest domain that fits wins (P1); of equals the one whose nodes are fullest, then the one with the fewest
+    nodes to spare (P2).
+    """
+    if len(fitting) < bundles:
+        return None
+    best = None
+    for kind in uniform(fitting):
+        for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
+            rooms = [nodes for nodes in domains(kind, level).values() if len(nodes) >= bundles]
+            if rooms:
+                chosen = min(rooms, key=lambda nodes: _spare(nodes, bundles, tightness))
+                rank = (-level, _spare(chosen, bundles, tightness))
+                if best is None or rank < best[0]:
+                    best = (rank, _fill(chosen, bundles, level, tightness))
+                break
+    if best is None:
+        return None
+    return tuple(node.name for node in sorted(best[1], key=lambda node: (node.domains, node.name)))
+
+
+def domains(nodes: Sequence[Node], level: int) -> dict[Domain, list[Node]]:
+    """Return the nodes by the domain they lie in, `level` levels deep; level 0 is the whole fleet.
+
+    A node whose place is not known so deep lies in none.
+    """
+    found: dict[Domain, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if len(node.domains) >= level:
+            found[node.domains[:level]].append(node)
+    return found
+
+
+def most(nodes: Sequence[Node], depth: int) -> int:
+    """Return how many of the nodes, all of one kind, lie in the best domain `depth` levels deep."""
+    return max((len(room) for kind in uniform(nodes) for room in domains(kind, depth).values()), default=0)
+
+
+def uniform(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Split by accelerator and driver, which a gang never mixes (P4)."""
+    kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    for node in nodes:
+        kinds[node.accelerator, node.driver].append(node)
+    return [kinds[key] for key in sorted(kinds)]
+
+
+def _spare(
+    nodes: Sequence[Node], bundles: int, tightness: Callable[[Node], tuple[int, ...]]
+) -> tuple[list[tuple[int, ...]], int, Domain, str]:
+    tightest = sorted(tightness(node) for node in nodes)[:bundles]
+    first = min(nodes, key=lambda node: (node.domains, node.name))
+    return (tightest, len(nodes) - bundles, first.domains, first.name)
+
+
+def _fill(nodes: Sequence[Node], bundles: int, level: int, tightness: Callable[[Node], tuple[int, ...]]) -> list[Node]:
+    """Choose nodes inside a domain so that what is left over stays in the largest blocks (P3).
+
+    Whole sub-domains are used up, largest first; the rest goes where it leaves the least behind.
+    """
+    ordered = sorted(nodes, key=lambda node: (*tightness(node), node.domains, node.name))
+    if level >= max(len(node.domains) for node in nodes) or bundles >= len(nodes):
+        return ordered[:bundles]
+    blocks = sorted(domains(ordered, level + 1).items(), key=lambda item: (len(item[1]), item[0]))
+    enough = [block for _, block in blocks if len(block) >= bundles]
+    if enough:
+        return _fill(enough[0], bundles, level + 1, tightness)
+    largest = max(blocks, key=lambda item: (len(item[1]), item[0]))
+    taken = largest[1]
+    rest = [node for node in ordered if node.domains[: level + 1] != largest[0]]
+    return [*taken, *_fill(rest, bundles - len(taken), level, tightness)]

@@ -1,0 +1,132 @@
+"""What a decision says: actions to take, GPUs to hold, and why everybody else waits.
+
+A closed union of actions; each carries the reason that a person would be given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fleet_app.engine.values import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Give a queued workload its quota and these nodes, in rank order."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Give a running workload notice; at `deadline_at` (seconds) what is left is killed."""
+
+    workload: str
+    beneficiary: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """End at once a workload whose deadline has passed."""
+
+    workload: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lose:
+    """End and requeue a workload that lost a node: a gang lives whole or not at all."""
+
+    workload: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveGrant:
+    """Hold one replica's shape on a node for a service; its next replica starts there at once."""
+
+    service: str
+    node: str
+    shape: Shape
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeGrant:
+    """Take back a grant that no replica has taken."""
+
+    service: str
+    grant: str
+    why: str
+
+
+Action = Admit | Drain | Kill | Lose | GiveGrant | TakeGrant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Free room on a node that is kept for `beneficiary` until the rest of what it needs is free too."""
+
+    node: str
+    beneficiary: str
+    shape: Shape
+
+
+class Reason(StrEnum):
+    """The first thing that would have to change for a workload to start; one member a rule."""
+
+    TOO_LARGE_FOR_FLEET = "too-large-for-fleet"
+    TOO_LARGE_FOR_QUOTA = "too-large-for-quota"
+    QUOTA_USED = "quota-used"
+    NO_ROOM = "no-room"
+    RESERVED = "reserved"
+    DRAIN_UNDER_WAY = "drain-under-way"
+    CONTRACT_BROKEN = "contract-broken"
+    UNKNOWN_TEAM = "unknown-team"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainRoom:
+    """What one domain has for a workload: nodes that fit now, that a drain would add, that it has at all.
+
+    `drainable` names who could be asked to leave there, on the nodes that do not fit.
+    """
+
+    domain: str
+    free_nodes: int
+    draining_nodes: int
+    drainable_nodes: int
+    total_nodes: int
+    drainable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Why a workload, or a replica of a service, does not start now.
+
+    `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons; for RESERVED in
+    GPUs when it is quota that others wait for, in nodes when it is room. `blocked_by` names who is ahead or has to leave.
+    """
+
+    workload: str
+    reason: Reason
+    asked: int
+    available: int
+    level: str | None = None
+    rooms: tuple[DomainRoom, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The outcome of one decision, in the order in which it is to be carried out."""
+
+    actions: tuple[Action, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    waits: tuple[Wait, ...] = ()

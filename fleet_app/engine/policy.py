@@ -1,0 +1,65 @@
+"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom.
+
+Values only; `fleet_app.policy` parses and checks the file that they come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One entry of the quota tree: an organisation or a team.
+
+    `parent` is None for the root of a cohort. A limit that is None does not limit.
+    """
+
+    name: str
+    parent: str | None = None
+    nominal_gpus: int = 0
+    borrowing_limit_gpus: int | None = None
+    lending_limit_gpus: int | None = None
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A named priority and what it entitles to.
+
+    Only a class with `borrows` may take a team above its nominal quota; only one with `yields`
+    is ever drained for somebody else.
+    """
+
+    name: str
+    value: int
+    borrows: bool = False
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainContract:
+    """How long a drained workload has, and what breaking the contract costs."""
+
+    grace_s: float = 120.0
+    longest_grace_s: float = 600.0
+    max_broken: int = 3
+    restart_cost_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
+
+    immediate_gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything that `decide` needs to know beside the state of the fleet."""
+
+    levels: tuple[str, ...] = ("spine", "leaf")
+    quotas: tuple[Quota, ...] = ()
+    classes: tuple[PriorityClass, ...] = ()
+    drain: DrainContract = field(default_factory=DrainContract)
+    headroom: Headroom = field(default_factory=Headroom)

@@ -1,0 +1,125 @@
+"""Why not now: the first thing that would have to change for a workload to start, in numbers (rules O3, Q2, Q3, I9).
+
+Knows the ledger and where a workload may run. Changes nothing and chooses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleet_app.engine import placement, quota, reclaim
+from fleet_app.engine.eligibility import asker, depth, distrusted, unreserved
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.plan import DomainRoom, Reason, Wait
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Workload
+
+
+def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
+    """Return the refusal of what no state of this fleet and its policy could hold (O3): it blocks nobody."""
+    if workload.team not in ledger.tree.entries:
+        return Wait(workload=workload.name, reason=Reason.UNKNOWN_TEAM, asked=workload.gpus, available=0)
+    best = _most_ever(ledger, workload)
+    return None if best >= workload.bundles else _rooms_wait(workload, Reason.TOO_LARGE_FOR_FLEET, best)
+
+
+def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
+    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
+    broken = distrusted(ledger, workload)
+    most, left = _limits(ledger, workload, lent=ledger.class_of(workload).borrows and not broken)
+    if workload.gpus > most:
+        reason = Reason.CONTRACT_BROKEN if broken else Reason.TOO_LARGE_FOR_QUOTA
+        return _quota_wait(workload, reason, most)
+    if workload.gpus > left:
+        reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
+        return _quota_wait(workload, reason, left)
+    if not ledger.class_of(workload).yields and workload.gpus > ledger.firm_left_behind(workload.team):
+        ahead = tuple(one.name for one in ledger.booked[workload.team])
+        return _quota_wait(workload, Reason.RESERVED, ledger.firm_left_behind(workload.team), ahead)
+    return None
+
+
+def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Wait:
+    """Return the wait of what fits nowhere: kept for others, short of what is lent out, or short of nodes."""
+    fitting = [node for node in nodes if workload.shape.fits(ledger.free[node.name])]
+    levels = depth(ledger, workload)
+    open_to_it = placement.most(unreserved(ledger, workload, fitting), levels)
+    if open_to_it >= workload.bundles:
+        return _quota_wait(workload, Reason.QUOTA_USED, ledger.available(workload.team))
+    if placement.most(fitting, levels) >= workload.bundles:
+        ahead = sorted({ledger.reserved[node.name].name for node in fitting if node.name in ledger.reserved})
+        return _rooms_wait(workload, Reason.RESERVED, open_to_it, rooms, tuple(ahead))
+    return _rooms_wait(workload, Reason.NO_ROOM, open_to_it, rooms)
+
+
+def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[DomainRoom, ...]:
+    """Return what each domain has for the workload, at the level that it asked for or else the outermost."""
+    found = placement.domains(nodes, max(1, depth(ledger, workload)))
+    return tuple(_room(ledger, workload, "/".join(key), domain) for key, domain in sorted(found.items()))
+
+
+def _most_ever(ledger: Ledger, workload: Workload) -> int:
+    """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
+    yields = ledger.class_of(workload).yields
+    key = (yields, workload.shape, workload.accelerator, depth(ledger, workload))
+    if key not in ledger.most_ever:
+        able = [
+            node
+            for node in ledger.nodes.values()
+            if workload.shape.fits(node.capacity)
+            and (yields or node.node_class is NodeClass.TRAINING)
+            and (workload.accelerator is None or node.accelerator == workload.accelerator)
+        ]
+        ledger.most_ever[key] = placement.most(able, depth(ledger, workload))
+    return ledger.most_ever[key]
+
+
+def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node]) -> DomainRoom:
+    shape = workload.shape
+    seeks = asker(ledger, workload)
+    free = [node for node in domain if shape.fits(ledger.free[node.name])]
+    soon = [node for node in domain if shape.fits(ledger.soon(node.name))]
+    able = (
+        []
+        if ledger.class_of(workload).yields
+        else [node for node in domain if node not in soon and shape.fits(reclaim.most_room(ledger, seeks, node))]
+    )
+    lodgers = ledger.lodging(node.name for node in able)
+    return DomainRoom(
+        domain=name,
+        free_nodes=len(free),
+        draining_nodes=len(soon) - len(free),
+        drainable_nodes=len(able),
+        total_nodes=sum(shape.fits(node.capacity) for node in domain),
+        drainable=tuple(one.name for one in reclaim.candidates(ledger, seeks, lodgers)),
+    )
+
+
+def _limits(ledger: Ledger, workload: Workload, *, lent: bool) -> tuple[int, int]:
+    """Return the most GPUs its team could ever take for it, and what is left of that now."""
+    team = workload.team
+    nominal = ledger.tree.nominal(team)
+    if not ledger.class_of(workload).yields:
+        return nominal, ledger.firm_left(team)
+    left = ledger.available(team)
+    if lent:
+        return quota.largest(ledger.tree, team), left
+    return nominal, min(left, nominal - ledger.used.get(team, 0))
+
+
+def _quota_wait(workload: Workload, reason: Reason, left: int, ahead: tuple[str, ...] = ()) -> Wait:
+    return Wait(workload=workload.name, reason=reason, asked=workload.gpus, available=max(0, left), blocked_by=ahead)
+
+
+def _rooms_wait(
+    workload: Workload, reason: Reason, best: int, rooms: tuple[DomainRoom, ...] = (), ahead: tuple[str, ...] = ()
+) -> Wait:
+    return Wait(
+        workload=workload.name,
+        reason=reason,
+        asked=workload.bundles,
+        available=best,
+        level=workload.within,
+        rooms=rooms,
+        blocked_by=ahead,
+    )

@@ -1,0 +1,201 @@
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S6).
+
+Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
+may start and where; how many the traffic needs is Serve's own affair.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from fleet_app.engine import reclaim
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
+from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
+from fleet_app.engine.trial import Asker
+from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.workload import Grant, Service
+
+HEADROOM = "immediate headroom"
+
+Answer = Iterator[Action | Wait]
+
+
+def step(ledger: Ledger, services: Sequence[Service]) -> Answer:
+    """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short."""
+    needs = needs_of(ledger, services)
+    for need in needs:
+        yield from _take_surplus(ledger, need)
+    for need in needs:
+        yield from _raise(ledger, needs, need, need.floor)
+    yield from _raise_in_turn(ledger, needs)
+    for need in needs:
+        yield from _raise(ledger, needs, need, need.target)
+
+
+def _take_surplus(ledger: Ledger, need: Need) -> Iterator[TakeGrant]:
+    service = need.service
+    for grant in surplus(need):
+        ledger.take_back(service.team, grant.node, service.shape)
+        usable = grant in need.kept
+        if usable:
+            need.kept.remove(grant)
+        why = f"{service.name} wants {service.wanted}" if usable else f"{grant.node} takes no new replicas"
+        yield TakeGrant(service=service.name, grant=grant.name, why=why)
+
+
+def _raise(ledger: Ledger, needs: Sequence[Need], need: Need, target: int) -> Answer:
+    """Find room for replicas one by one up to the target; stop at the first that finds none."""
+    while len(need.kept) < target:
+        immediate = len(need.kept) >= need.wanted
+        before = len(need.kept)
+        outcome = list(_one(ledger, needs, need, immediate=immediate))
+        yield from (part for part in outcome if not (immediate and isinstance(part, Wait)))
+        if len(need.kept) == before:
+            return
+
+
+def _raise_in_turn(ledger: Ledger, needs: Sequence[Need]) -> Answer:
+    """Give one replica to each service in turn, so that none waits for another's last (S3)."""
+    short = list(needs)
+    while short:
+        still = []
+        for need in short:
+            before = len(need.kept)
+            yield from _raise(ledger, needs, need, min(before + 1, need.wanted))
+            if len(need.kept) > before:
+                still.append(need)
+        short = still
+
+
+def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) -> Answer:
+    """Yield what it takes to place one more replica: a grant, a wait for room that is coming, drains, or a no."""
+    service = need.service
+    others = [] if immediate else spare(needs, need)
+    yield from _take_for_quota(ledger, need, others)
+    refused = _refused(ledger, service)
+    if refused is not None:
+        yield refused
+        return
+    nodes = [node for node in ledger.placeable() if node.node_class is NodeClass.SERVING]
+    now = [node for node in nodes if service.shape.fits(ledger.free[node.name])]
+    if now and ledger.available(service.team) >= service.shape.gpus:
+        node = _best(ledger, need, now)
+        ledger.give(service.team, (node,), service.shape, firm=True)
+        ledger.replicas[node] += 1
+        why = f"{HEADROOM} for {service.name}" if immediate else f"{service.name} wants {service.wanted}"
+        need.kept.append(Grant(name="", node=node))
+        yield GiveGrant(service=service.name, node=node, shape=service.shape, why=why)
+    else:
+        yield from _make_room(ledger, need, nodes, others, HEADROOM if immediate else service.name)
+
+
+def _make_room(ledger: Ledger, need: Need, nodes: Sequence[Node], others: Sequence[Spare], whose: str) -> Answer:
+    """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
+    service = need.service
+    asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
+    yield from _take_for_room(ledger, need, nodes, others, lambda node: ledger.soon(node.name))
+    yield from _take_for_room(ledger, need, nodes, others, lambda node: reclaim.most_room(ledger, asker, node))
+    coming = [node for node in nodes if service.shape.fits(ledger.soon(node.name))]
+    if coming and ledger.available_soon(service.team) >= service.shape.gpus:
+        node = _best(ledger, need, coming)
+    else:
+        found = reclaim.find(ledger, asker, nodes)
+        if found is None:
+            yield _wait(ledger, service, Reason.NO_ROOM)
+            return
+        node = found.nodes[0]
+        why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
+        yield from reclaim.notices(ledger, found.victims, service.name, why)
+    ledger.claim(service.name, service.team, (node,), service.shape)
+    need.kept.append(Grant(name="", node=node))
+    yield _wait(ledger, service, Reason.DRAIN_UNDER_WAY)
+
+
+def _take_for_quota(ledger: Ledger, need: Need, others: Sequence[Spare]) -> Iterator[TakeGrant]:
+    """Take idle grants of services of the same team, when its nominal is used up and they are enough."""
+    team = need.service.team
+    taken: list[Spare] = []
+    short = need.service.shape.gpus - ledger.firm_left(team)
+    for other, grant in others:
+        if short > 0 and other.service.team == team:
+            taken.append((other, grant))
+            short -= other.service.shape.gpus
+    if short <= 0:
+        yield from _taken(ledger, need, taken)
+
+
+def _take_for_room(
+    ledger: Ledger, need: Need, nodes: Sequence[Node], others: Sequence[Spare], room: Callable[[Node], Shape]
+) -> Iterator[TakeGrant]:
+    """Take idle grants on one node, the fewest that are enough there, when no node has room without that."""
+    shape = need.service.shape
+    if any(shape.fits(room(node)) for node in nodes):
+        return
+    there: dict[str, list[Spare]] = defaultdict(list)
+    for other, grant in others:
+        there[grant.node].append((other, grant))
+    able = {node.name: node for node in nodes if node.name in there}
+    options = [_fewest(shape, room(able[name]), there[name]) for name in sorted(able)]
+    enough = [chosen for chosen in options if chosen]
+    if enough:
+        fewest = min(enough, key=len)
+        yield from _taken(ledger, need, fewest)
+
+
+def _fewest(shape: Shape, room: Shape, spares: Sequence[Spare]) -> list[Spare]:
+    """Return grants of which none can be spared, with which the shape fits; nothing when all are not enough."""
+    chosen = list(spares)
+    for one in spares:
+        rest = [other for other in chosen if other is not one]
+        if shape.fits(_with(room, rest)):
+            chosen = rest
+    return chosen if shape.fits(_with(room, chosen)) else []
+
+
+def _with(room: Shape, spares: Iterable[Spare]) -> Shape:
+    for other, _ in spares:
+        room += other.service.shape
+    return room
+
+
+def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeGrant]:
+    for other, grant in taken:
+        ledger.take_back(other.service.team, grant.node, other.service.shape)
+        other.kept.remove(grant)
+        other.immediate = max(0, other.immediate - 1)
+        yield TakeGrant(service=other.service.name, grant=grant.name, why=f"{need.service.name} needs the room")
+
+
+def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:
+    """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its replicas (S2)."""
+    own: dict[str, int] = defaultdict(int)
+    for grant in need.kept:
+        own[grant.node] += 1
+    in_domain: dict[tuple[str, ...], int] = defaultdict(int)
+    for node in nodes:
+        in_domain[node.domains] += ledger.soon(node.name).gpus
+
+    def rank(node: Node) -> tuple[int, int, int, tuple[str, ...], str]:
+        alike = own[node.name] if need.service.spread else 0
+        return (alike, ledger.soon(node.name).gpus, in_domain[node.domains], node.domains, node.name)
+
+    return min(nodes, key=rank).name
+
+
+def _refused(ledger: Ledger, service: Service) -> Wait | None:
+    if service.team not in ledger.tree.entries:
+        return _wait(ledger, service, Reason.UNKNOWN_TEAM)
+    if ledger.firm_left(service.team) < service.shape.gpus:
+        return _wait(ledger, service, Reason.QUOTA_USED)
+    return None
+
+
+def _wait(ledger: Ledger, service: Service, reason: Reason) -> Wait:
+    if reason in {Reason.QUOTA_USED, Reason.UNKNOWN_TEAM}:
+        left = max(0, ledger.firm_left(service.team))
+        return Wait(workload=service.name, reason=reason, asked=service.shape.gpus, available=left)
+    serving = (node for node in ledger.placeable() if node.node_class is NodeClass.SERVING)
+    free = sum(service.shape.fits(ledger.free[node.name]) for node in serving)
+    return Wait(workload=service.name, reason=reason, asked=1, available=free)

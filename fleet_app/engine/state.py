@@ -1,0 +1,20 @@
+"""One observation of the whole fleet, the input of a decision.
+
+A value: nothing in it changes, and the order of its parts means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Service, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """Nodes, workloads that have not ended, and services."""
+
+    nodes: tuple[Node, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    services: tuple[Service, ...] = ()

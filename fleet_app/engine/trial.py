@@ -1,0 +1,122 @@
+"""What somebody would find if some workloads left: nodes that fit, by domain, and what the quota books would say.
+
+Changes a copy of the ledger's sums, never the ledger. Knows room, quota and who may be asked for whom. Does not know
+what victims cost or which to choose.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fleet_app.engine import quota
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.workload import Workload
+
+Domain = tuple[str, str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """For whom room is sought: `bundles` of `shape`, all in one domain at least `depth` levels deep.
+
+    `anyone` is whether every yielding workload on the nodes may be asked (serving, on its own nodes), or only those
+    of the asker's own team and of teams that borrow (R2).
+    """
+
+    name: str
+    team: str
+    priority: int
+    shape: Shape
+    bundles: int = 1
+    depth: int = 0
+    anyone: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of all of its bundles together."""
+        return self.shape.gpus * self.bundles
+
+
+class Trial:
+    """Room and books as they would be without those in `gone`."""
+
+    def __init__(self, ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> None:
+        """Start with what will be free once everything that is leaving has left."""
+        self.ledger = ledger
+        self.asker = asker
+        self.nodes = {node.name: node for node in nodes if len(node.domains) >= asker.depth}
+        self.room = {name: ledger.soon(name) for name in self.nodes}
+        self.books = dict(ledger.used_soon)
+        self.gone: dict[str, Workload] = {}
+        self.fits: Counter[Domain] = Counter(
+            self._domain(name) for name, room in self.room.items() if asker.shape.fits(room)
+        )
+        self.ample = sum(count >= asker.bundles for count in self.fits.values())
+
+    def leave(self, victims: Iterable[Workload]) -> None:
+        """Let these leave too."""
+        for victim in victims:
+            self.gone[victim.name] = victim
+            self._move(victim, victim.shape, -victim.gpus)
+
+    def stay(self, victim: Workload) -> None:
+        """Let one that left stay after all."""
+        del self.gone[victim.name]
+        self._move(victim, Shape() - victim.shape, victim.gpus)
+
+    def enough(self) -> bool:
+        """Return whether some domain has room for all bundles, and the books allow it."""
+        return self.ample > 0 and self.books_allow()
+
+    def enough_without(self, victims: Sequence[Workload]) -> bool:
+        """Return whether it would be enough if these left too."""
+        self.leave(victims)
+        found = self.enough()
+        for victim in victims:
+            self.stay(victim)
+        return found
+
+    def books_allow(self) -> bool:
+        """Return whether the asker's team may take what is asked."""
+        return quota.available(self.ledger.tree, self.books, self.asker.team) >= self.asker.gpus
+
+    def may_go(self, victims: Sequence[Workload]) -> bool:
+        """Return whether these may leave after those in `gone`.
+
+        Nobody's team loses more than it borrows, but for what the last victim has beyond that (R2).
+        """
+        for team in sorted({victim.team for victim in victims if not self._exempt(victim)}):
+            theirs = [victim for victim in victims if victim.team == team]
+            last = max(victim.gpus for victim in theirs if not self._exempt(victim))
+            above = self.books.get(team, 0) - self.ledger.tree.nominal(team)
+            if above - sum(victim.gpus for victim in theirs) + last <= 0:
+                return False
+        return True
+
+    def fitting(self) -> list[Node]:
+        """Return the nodes on which a bundle fits."""
+        return [node for name, node in self.nodes.items() if self.asker.shape.fits(self.room[name])]
+
+    def _exempt(self, victim: Workload) -> bool:
+        here = self.asker.anyone and any(name in self.nodes for name in victim.nodes)
+        return here or victim.team == self.asker.team
+
+    def _domain(self, name: str) -> Domain:
+        node = self.nodes[name]
+        return (node.accelerator, node.driver, node.domains[: self.asker.depth])
+
+    def _move(self, victim: Workload, freed: Shape, gpus: int) -> None:
+        quota.charge(self.ledger.tree, self.books, victim.team, gpus)
+        for name in victim.nodes:
+            if name in self.nodes:
+                fitted = self.asker.shape.fits(self.room[name])
+                self.room[name] += freed
+                self._count(self._domain(name), self.asker.shape.fits(self.room[name]) - fitted)
+
+    def _count(self, domain: Domain, change: int) -> None:
+        before = self.fits[domain] >= self.asker.bundles
+        self.fits[domain] += change
+        self.ample += (self.fits[domain] >= self.asker.bundles) - before

@@ -1,0 +1,96 @@
+"""Shapes and nodes: what the fleet is made of.
+
+Knows quantities (whole GPUs, thousandths of a CPU, MiB of memory) and topology names.
+Does not know workloads, teams, priorities or time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """GPUs, CPUs and memory that one bundle needs on one node, or that a node has."""
+
+    gpus: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    def __add__(self, other: Shape) -> Shape:
+        """Return the sum of both, part by part."""
+        return Shape(
+            gpus=self.gpus + other.gpus,
+            cpu_milli=self.cpu_milli + other.cpu_milli,
+            memory_mib=self.memory_mib + other.memory_mib,
+        )
+
+    def __sub__(self, other: Shape) -> Shape:
+        """Return the difference, part by part; parts may be negative."""
+        return Shape(
+            gpus=self.gpus - other.gpus,
+            cpu_milli=self.cpu_milli - other.cpu_milli,
+            memory_mib=self.memory_mib - other.memory_mib,
+        )
+
+    def fits(self, room: Shape) -> bool:
+        """Return whether this shape fits into `room`, every part of it."""
+        return self.gpus <= room.gpus and self.cpu_milli <= room.cpu_milli and self.memory_mib <= room.memory_mib
+
+    def at_least_nothing(self) -> Shape:
+        """Return the shape with negative parts raised to zero."""
+        return Shape(
+            gpus=max(0, self.gpus),
+            cpu_milli=max(0, self.cpu_milli),
+            memory_mib=max(0, self.memory_mib),
+        )
+
+    def is_nothing(self) -> bool:
+        """Return whether no part of the shape is above zero."""
+        return self.gpus <= 0 and self.cpu_milli <= 0 and self.memory_mib <= 0
+
+
+NOTHING = Shape()
+
+
+class NodeClass(StrEnum):
+    """The value of the node label `fleet/class`: whose nominal the node's GPUs are part of."""
+
+    SERVING = "serving"
+    TRAINING = "training"
+
+
+class Condition(StrEnum):
+    """Whether anything new may be placed on a node."""
+
+    READY = "ready"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine: its capacity, its place in the fabric, and what others use of it.
+
+    `domains` holds one domain name a topology level of the policy, outermost first; a name is
+    only unique below its parent, so the place in the fabric is the whole prefix.
+    `foreign` is what something uses here that the arbiter did not admit; it is never counted as free.
+    """
+
+    name: str
+    node_class: NodeClass
+    domains: tuple[str, ...]
+    capacity: Shape
+    accelerator: str = "unknown"
+    driver: str = ""
+    condition: Condition = Condition.READY
+    foreign: Shape = NOTHING
+    foreign_owners: tuple[str, ...] = ()
+
+    @property
+    def placeable(self) -> bool:
+        """Return whether new work may be placed on the node."""
+        return self.condition is Condition.READY

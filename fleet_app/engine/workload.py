@@ -1,0 +1,97 @@
+"""What asks for GPUs: workloads (gangs and backfill) and services with their grants.
+
+Knows what each asks for and what it has. Does not know nodes' room, quota sums or policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
+from fleet_app.engine.values import Shape
+
+
+class Kind(StrEnum):
+    """What sort of workload it is."""
+
+    GANG = "gang"
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A gang or a backfill job: `bundles` bundles of `shape`, one a node, all or none.
+
+    `nodes` are the nodes it holds, in rank order; empty while it is queued.
+    `within` names the topology level that must hold all of it; None prefers the smallest that fits.
+    `saved_at` is the moment up to which its work is safe: the last acknowledged checkpoint, or its start.
+    `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
+    attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
+    """
+
+    name: str
+    kind: Kind
+    team: str
+    priority: int
+    shape: Shape
+    bundles: int = 1
+    within: str | None = None
+    accelerator: str | None = None
+    submitted_at: float = 0.0
+    phase: Phase = Phase.QUEUED
+    attempt: int = 1
+    nodes: tuple[str, ...] = ()
+    admitted_at: float | None = None
+    started_at: float | None = None
+    saved_at: float | None = None
+    grace_s: float = 120.0
+    deadline_at: float | None = None
+    drained_for: str | None = None
+    killed: bool = False
+    requeued: bool = False
+    broken_drains: int = 0
+
+    @property
+    def holding(self) -> bool:
+        """Return whether it has nodes and is charged for them."""
+        return self.phase in HOLDING
+
+    @property
+    def leaving(self) -> bool:
+        """Return whether it was told to end: its nodes come free without anybody being asked again."""
+        return self.holding and (self.killed or self.phase in LEAVING)
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of all of its bundles together."""
+        return self.shape.gpus * self.bundles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """GPUs on one node that are a service's: a replica runs there, or may start there at once.
+
+    `occupied` is whether a replica has taken it; an unoccupied grant is a hold.
+    """
+
+    name: str
+    node: str
+    occupied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Interchangeable replicas of one shape: how many are wanted, and what has been granted.
+
+    `floor` is the replicas below which it is never trimmed.
+    """
+
+    name: str
+    team: str
+    priority: int
+    shape: Shape
+    wanted: int = 0
+    floor: int = 0
+    spread: bool = False
+    grants: tuple[Grant, ...] = ()

@@ -1,0 +1,246 @@
+"""Facts for tests, every default the dull value: `gang("llm", nodes=4)`, `node("n1", at="s1/l1")`.
+
+Knows engine values only. A test names what matters to it and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.policy import DrainContract, Headroom, Policy, PriorityClass, Quota
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.workload import Grant, Kind, Service, Workload
+
+SERVING = 100_000
+COMMITTED = 50_000
+BACKFILL = 1_000
+
+CLASSES = (
+    PriorityClass(name="serving-production", value=SERVING),
+    PriorityClass(name="training-committed", value=COMMITTED),
+    PriorityClass(name="training-backfill", value=BACKFILL, borrows=True, yields=True),
+)
+
+
+def shape(gpus: int = 0, *, cpus: int = 0, memory_mib: int = 0) -> Shape:
+    """Return a shape; `cpus` are whole CPUs."""
+    return Shape(gpus=gpus, cpu_milli=cpus * 1000, memory_mib=memory_mib)
+
+
+def node(
+    name: str = "n1",
+    *,
+    at: str = "s1/l1",
+    gpus: int = 8,
+    cpus: int = 64,
+    memory_mib: int = 512 * 1024,
+    serving: bool = False,
+    accelerator: str = "unknown",
+    driver: str = "",
+    condition: Condition = Condition.READY,
+    foreign: Shape = NOTHING,
+    owners: Sequence[str] = (),
+) -> Node:
+    """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
+    return Node(
+        name=name,
+        node_class=NodeClass.SERVING if serving else NodeClass.TRAINING,
+        domains=tuple(part for part in at.split("/") if part),
+        capacity=shape(gpus, cpus=cpus, memory_mib=memory_mib),
+        accelerator=accelerator,
+        driver=driver,
+        condition=condition,
+        foreign=foreign,
+        foreign_owners=tuple(owners),
+    )
+
+
+def nodes(count: int, *, prefix: str = "n", at: str = "s1/l1", first: int = 1, **same: int | bool) -> tuple[Node, ...]:
+    """Return `count` nodes of one leaf, named prefix1, prefix2 and so on."""
+    gpus, serving = int(same.get("gpus", 8)), bool(same.get("serving", False))
+    return tuple(node(f"{prefix}{first + i}", at=at, gpus=gpus, serving=serving) for i in range(count))
+
+
+def workload(
+    name: str,
+    kind: Kind,
+    *,
+    nodes: int,
+    gpus: int,
+    on: Sequence[str],
+    phase: Phase | None,
+    team: str,
+    priority: int,
+    cpus: int = 0,
+    memory_mib: int = 0,
+    within: str | None = None,
+    accelerator: str | None = None,
+    submitted_at: float = 0.0,
+    started_at: float | None = None,
+    saved_at: float | None = None,
+    attempt: int = 1,
+    grace_s: float = 120.0,
+    deadline_at: float | None = None,
+    drained_for: str | None = None,
+    requeued: bool = False,
+    broken_drains: int = 0,
+) -> Workload:
+    """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission)."""
+    known = phase or (Phase.RUNNING if on else Phase.QUEUED)
+    began = (submitted_at if started_at is None else started_at) if known is not Phase.QUEUED else None
+    return Workload(
+        name=name,
+        kind=kind,
+        team=team,
+        priority=priority,
+        shape=shape(gpus, cpus=cpus, memory_mib=memory_mib),
+        bundles=len(on) or nodes,
+        within=within,
+        accelerator=accelerator,
+        submitted_at=submitted_at,
+        phase=known,
+        attempt=attempt,
+        nodes=tuple(on),
+        admitted_at=began,
+        started_at=None if known is Phase.ADMITTED else began,
+        saved_at=began if saved_at is None else saved_at,
+        grace_s=grace_s,
+        deadline_at=deadline_at,
+        drained_for=drained_for,
+        requeued=requeued,
+        broken_drains=broken_drains,
+    )
+
+
+def gang(
+    name: str = "gang",
+    *,
+    nodes: int = 1,
+    gpus: int = 8,
+    on: Sequence[str] = (),
+    phase: Phase | None = None,
+    team: str = "research",
+    priority: int = COMMITTED,
+    **rest: object,
+) -> Workload:
+    """Return a queued gang of `nodes` bundles of 8 GPUs; `on=("n1", "n2")` makes it run there instead."""
+    return workload(
+        name,
+        Kind.GANG,
+        nodes=nodes,
+        gpus=gpus,
+        on=on,
+        phase=phase,
+        team=team,
+        priority=priority,
+        **rest,  # type: ignore[arg-type]  # a test's keywords
+    )
+
+
+def backfill(
+    name: str = "backfill",
+    *,
+    nodes: int = 1,
+    gpus: int = 1,
+    on: Sequence[str] = (),
+    phase: Phase | None = None,
+    team: str = "research",
+    priority: int = BACKFILL,
+    **rest: object,
+) -> Workload:
+    """Return a queued backfill job of one bundle of 1 GPU; `on=("n1",)` makes it run there instead."""
+    return workload(
+        name,
+        Kind.BACKFILL,
+        nodes=nodes,
+        gpus=gpus,
+        on=on,
+        phase=phase,
+        team=team,
+        priority=priority,
+        **rest,  # type: ignore[arg-type]  # a test's keywords
+    )
+
+
+def grant(name: str = "g1", *, node: str = "n1", occupied: bool = True) -> Grant:
+    """Return a grant that a replica occupies."""
+    return Grant(name=name, node=node, occupied=occupied)
+
+
+def service(
+    name: str = "chat",
+    *,
+    team: str = "serving",
+    priority: int = SERVING,
+    gpus: int = 1,
+    cpus: int = 0,
+    memory_mib: int = 0,
+    wanted: int = 0,
+    floor: int = 0,
+    spread: bool = False,
+    on: Sequence[str] = (),
+    grants: Sequence[Grant] = (),
+) -> Service:
+    """Return a service of 1-GPU replicas; `on=("n1", "n1")` gives it that many occupied grants there."""
+    running = tuple(grant(f"{name}-{i}", node=where) for i, where in enumerate(on, start=1))
+    return Service(
+        name=name,
+        team=team,
+        priority=priority,
+        shape=shape(gpus, cpus=cpus, memory_mib=memory_mib),
+        wanted=wanted,
+        floor=floor,
+        spread=spread,
+        grants=running + tuple(grants),
+    )
+
+
+def team(
+    name: str = "research",
+    *,
+    nominal: int = 64,
+    borrowing: int | None = None,
+    lending: int | None = None,
+    parent: str | None = "org",
+    weight: int = 1,
+) -> Quota:
+    """Return a team of the organisation `org`, with 64 GPUs of its own and no limits on lending and borrowing."""
+    return Quota(
+        name=name,
+        parent=parent,
+        nominal_gpus=nominal,
+        borrowing_limit_gpus=borrowing,
+        lending_limit_gpus=lending,
+        weight=weight,
+    )
+
+
+def policy(
+    *quotas: Quota,
+    levels: Sequence[str] = ("spine", "leaf"),
+    classes: Sequence[PriorityClass] = CLASSES,
+    grace_s: float = 120.0,
+    longest_grace_s: float = 600.0,
+    max_broken: int = 3,
+    immediate_gpus: int = 0,
+) -> Policy:
+    """Return a policy with the teams given (default: research and serving) under one organisation, `org`."""
+    teams = quotas or (team("research"), team("serving"))
+    return Policy(
+        levels=tuple(levels),
+        quotas=(Quota(name="org"), *teams),
+        classes=tuple(classes),
+        drain=DrainContract(grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken),
+        headroom=Headroom(immediate_gpus=immediate_gpus),
+    )
+
+
+def state(*parts: Node | Workload | Service) -> FleetState:
+    """Return a state of these nodes, workloads and services, in any order."""
+    return FleetState(
+        nodes=tuple(part for part in parts if isinstance(part, Node)),
+        workloads=tuple(part for part in parts if isinstance(part, Workload)),
+        services=tuple(part for part in parts if isinstance(part, Service)),
+    )

@@ -1,0 +1,471 @@
+"""What must hold of any plan, worked out again from the facts and not with the engine's own means.
+
+Each law takes a `Case` and raises AssertionError, with what it found, when the plan breaks it. Sums are done the slow
+way. Of the engine it uses only values, and what a priority class entitles to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.ordering import class_of, queue
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Reason, TakeGrant, Wait
+from fleet_app.engine.policy import Policy, Quota
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.workload import Service, Workload
+from tests.virtual import Fleet, plan_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A decision: what it was made of, and what came of it."""
+
+    state: FleetState
+    policy: Policy
+    now: float
+    plan: Plan
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self.state.nodes}
+
+    @property
+    def workloads(self) -> dict[str, Workload]:
+        return {workload.name: workload for workload in self.state.workloads}
+
+    @property
+    def services(self) -> dict[str, Service]:
+        return {service.name: service for service in self.state.services}
+
+    def actions(self, *kinds: type) -> list:
+        return [action for action in self.plan.actions if isinstance(action, kinds)]
+
+    def yields(self, workload: Workload) -> bool:
+        return class_of(self.policy, workload).yields
+
+    def wait(self, name: str) -> Wait | None:
+        return next((wait for wait in self.plan.waits if wait.workload == name), None)
+
+
+def case_of(fleet: Fleet) -> Case:
+    """Return what is decided on a fleet now."""
+    return Case(state=fleet.state, policy=fleet.policy, now=fleet.now, plan=plan_of(fleet))
+
+
+# --- room -----------------------------------------------------------------------------------------------------------
+
+
+def used_rooms(case: Case) -> dict[str, Shape]:
+    """Return what is free on every node before the plan, foreign use counted; parts may be negative."""
+    room = {node.name: node.capacity - node.foreign for node in case.state.nodes}
+    for workload in case.state.workloads:
+        for name in workload.nodes if workload.holding else ():
+            if name in room:
+                room[name] -= workload.shape
+    for service in case.state.services:
+        for grant in service.grants:
+            if grant.node in room:
+                room[grant.node] -= service.shape
+    return room
+
+
+def nothing_is_promised_twice(case: Case) -> None:
+    """I1: admissions, grants and holds fit into what is free; what is only about to be free is not given away."""
+    before = used_rooms(case)
+    after = dict(before)
+    for action in case.actions(Admit):
+        for name in action.nodes:
+            after[name] -= case.workloads[action.workload].shape
+    for action in case.actions(GiveGrant):
+        assert action.shape == case.services[action.service].shape
+        after[action.node] -= action.shape
+    for hold in case.plan.holds:
+        assert not hold.shape.is_nothing(), hold
+        after[hold.node] -= hold.shape
+    touched = [name for name in after if after[name] != before[name]]
+    for name in touched:
+        for part in ("gpus", "cpu_milli", "memory_mib"):
+            left, was = getattr(after[name], part), getattr(before[name], part)
+            assert left >= min(0, was), f"{name} is {-left} {part} short; {was} were free"
+
+
+def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
+    """I2, P4 to P6: a bundle a node, sound nodes of one kind in one domain, none of serving's for what never yields."""
+    for action in case.actions(Admit):
+        workload = case.workloads[action.workload]
+        found = [case.nodes[name] for name in action.nodes]
+        assert workload.phase is Phase.QUEUED
+        assert len(set(action.nodes)) == len(action.nodes) == workload.bundles
+        assert all(may_run_on(case, workload, node) for node in found), (workload, found)
+        assert len({(node.accelerator, node.driver) for node in found}) == 1
+        assert len({domain(case, workload, node) for node in found}) == 1
+
+
+def may_run_on(case: Case, workload: Workload, node: Node) -> bool:
+    """Return whether class, accelerator, condition and replicas let a workload run on a node."""
+    taken = {action.grant for action in case.actions(TakeGrant)}
+    kept = (grant.node for service in case.state.services for grant in service.grants if grant.name not in taken)
+    replicas = {*kept, *(action.node for action in case.actions(GiveGrant))}
+    trusted = workload.broken_drains < case.policy.drain.max_broken
+    headroom = case.yields(workload) and trusted
+    return (
+        node.condition is Condition.READY
+        and (node.node_class is NodeClass.TRAINING or headroom)
+        and workload.accelerator in {None, node.accelerator}
+        and (workload.bundles == 1 or node.name not in replicas)
+    )
+
+
+def domain(case: Case, workload: Workload, node: Node) -> tuple[str, ...] | None:
+    """Return the domain that has to hold all of the workload; None for a node that lies in none."""
+    levels = case.policy.levels
+    depth = levels.index(workload.within) + 1 if workload.within in levels else 0
+    return node.domains[:depth] if len(node.domains) >= depth else None
+
+
+# --- reclaim --------------------------------------------------------------------------------------------------------
+
+
+def reclaim_is_one_way(case: Case) -> None:
+    """I4, R1, S5: only what yields is drained, for something higher; only idle grants are taken, each once."""
+    asked = [action.workload for action in case.actions(Drain)]
+    assert len(asked) == len(set(asked))
+    for action in case.actions(Drain):
+        victim = case.workloads[action.workload]
+        assert victim.phase in {Phase.ADMITTED, Phase.RUNNING}
+        assert not victim.killed
+        assert case.yields(victim), f"{victim.name} never yields"
+        assert victim.priority < priority_of(case, action.beneficiary)
+        longest = case.policy.drain.longest_grace_s
+        assert action.deadline_at == case.now + min(victim.grace_s, longest)
+        assert action.beneficiary in case.services or not case.yields(case.workloads[action.beneficiary])
+    taken = [(action.service, action.grant) for action in case.actions(TakeGrant)]
+    assert len(taken) == len(set(taken))
+    for name, grant_name in taken:
+        grant = next(grant for grant in case.services[name].grants if grant.name == grant_name)
+        assert not grant.occupied, f"a replica of {name} runs in {grant_name}"
+    ended = [action.workload for action in case.actions(Kill, Lose)]
+    assert len(ended) == len(set(ended))
+    assert not any(case.workloads[name].killed for name in ended)
+
+
+def priority_of(case: Case, name: str) -> int:
+    """Return the priority of a workload or service."""
+    return case.workloads[name].priority if name in case.workloads else case.services[name].priority
+
+
+def what_must_end_ends(case: Case) -> None:
+    """D2, D3: past its deadline it is killed, without a node it is lost, and nothing else ends by force."""
+    killed = {action.workload for action in case.actions(Kill)}
+    lost = {action.workload for action in case.actions(Lose)}
+    for workload in case.state.workloads:
+        if not workload.holding or workload.killed:
+            continue
+        nodes = [case.nodes.get(name) for name in workload.nodes]
+        broken = any(node is None or node.condition is Condition.DOWN for node in nodes)
+        due = workload.deadline_at is not None and workload.deadline_at <= case.now
+        assert (workload.name in lost) == (broken and workload.phase is not Phase.STOPPING), workload
+        assert (workload.name in killed) == (due and workload.phase is Phase.DRAINING and not broken), workload
+
+
+def gangs_reclaim_from_borrowers_only(case: Case) -> None:
+    """I5, R2: of another team a gang's victims come from what that team has above its nominal."""
+    most = soon_at_most(case)
+    victims: dict[str, list[int]] = defaultdict(list)
+    for action in case.actions(Drain):
+        victim = case.workloads[action.workload]
+        own = action.beneficiary in case.workloads and case.workloads[action.beneficiary].team == victim.team
+        if action.beneficiary in case.workloads and not own:
+            victims[victim.team].append(victim.gpus)
+    for team, gone in victims.items():
+        nominal = sum(quota.nominal_gpus for quota in case.policy.quotas if quota.name == team)
+        assert most[team] - sum(gone) + max(gone) > nominal, f"{team} does not borrow what it loses: {gone}"
+
+
+def soon_at_most(case: Case) -> Counter[str]:
+    """Return the most GPUs that each team can be said to use once all that was told to leave before has left."""
+    use: Counter[str] = Counter()
+    for workload in case.state.workloads:
+        waits = case.wait(workload.name)
+        admitted = workload.name in {action.workload for action in case.actions(Admit)}
+        claims = waits is not None and waits.reason is Reason.DRAIN_UNDER_WAY
+        if (workload.holding and not workload.leaving) or admitted or claims:
+            use[workload.team] += workload.gpus
+    for service in case.state.services:
+        replicas = max(len(service.grants), service.wanted, service.floor) + case.policy.headroom.immediate_gpus
+        use[service.team] += replicas * service.shape.gpus
+    return use
+
+
+# --- quota ----------------------------------------------------------------------------------------------------------
+
+
+def usage(case: Case, *, after: bool, firm: bool = False) -> Counter[str]:
+    """Return the GPUs that each team uses before or after the plan; `firm` counts only what never yields.
+
+    A grant that is taken back is used until it has gone, but it is nobody's entitlement any more.
+    """
+    use: Counter[str] = Counter()
+    admitted = {action.workload for action in case.actions(Admit)} if after else set()
+    for workload in case.state.workloads:
+        if (workload.holding or workload.name in admitted) and not (firm and case.yields(workload)):
+            use[workload.team] += workload.gpus
+    for service in case.state.services:
+        given = sum(action.service == service.name for action in case.actions(GiveGrant)) if after else 0
+        taken = sum(action.service == service.name for action in case.actions(TakeGrant)) if after and firm else 0
+        use[service.team] += (len(service.grants) + given - taken) * service.shape.gpus
+    return use
+
+
+def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
+    """Return by how much each limit is exceeded: cohorts by what is drawn from them, entries by what they borrow."""
+    entries = {quota.name: quota for quota in quotas}
+    below: dict[str | None, list[str]] = defaultdict(list)
+    for quota in entries.values():
+        below[quota.parent if quota.parent in entries else None].append(quota.name)
+    over: dict[str, int] = {}
+
+    def drawn(name: str) -> tuple[int, int]:
+        """Return what the entry draws from its parent, and what it lends to it at most."""
+        quota = entries[name]
+        parts = [drawn(child) for child in below[name]]
+        own = max(0, quota.nominal_gpus - sum(entries[child].nominal_gpus for child in below[name]))
+        has = own + sum(lent for _, lent in parts)
+        takes = use[name] + sum(drawn for drawn, _ in parts)
+        kept = 0 if quota.lending_limit_gpus is None else max(0, has - quota.lending_limit_gpus)
+        if quota.parent not in entries:
+            over[f"cohort {name}"] = takes - has
+        elif quota.borrowing_limit_gpus is not None:
+            over[f"borrowing of {name}"] = takes - has - quota.borrowing_limit_gpus
+        return max(0, takes - kept), has - kept
+
+    for top in below[None]:
+        drawn(top)
+    return over
+
+
+def quotas_are_kept(case: Case) -> None:
+    """I5, Q1 to Q3: no admission or grant causes an excess or enlarges one; who never yields keeps to its nominal."""
+    before = excess(case.policy.quotas, usage(case, after=False))
+    after = excess(case.policy.quotas, usage(case, after=True))
+    for what, over in after.items():
+        assert over <= max(0, before[what]), f"{what} exceeded by {over}, was {before[what]}"
+    was, firm = usage(case, after=False, firm=True), usage(case, after=True, firm=True)
+    used = usage(case, after=True)
+    nominal: Counter[str] = Counter({quota.name: quota.nominal_gpus for quota in case.policy.quotas})
+    for team in firm:
+        assert firm[team] <= max(nominal[team], was[team]), f"{team} has {firm[team]} of {nominal[team]}"
+    for action in case.actions(Admit):
+        workload = case.workloads[action.workload]
+        rules = class_of(case.policy, workload)
+        assert workload.team in nominal
+        if rules.yields and not rules.borrows:
+            assert used[workload.team] <= nominal[workload.team] + later_than(case, workload), workload
+
+
+def later_than(case: Case, workload: Workload) -> int:
+    """Return the GPUs of the same team that were admitted after the workload, in the same plan."""
+    order = [action.workload for action in case.actions(Admit)]
+    after = order[order.index(workload.name) + 1 :]
+    return sum(case.workloads[name].gpus for name in after if case.workloads[name].team == workload.team)
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def everybody_is_answered_once(case: Case) -> None:
+    """I9: who is queued is admitted or has one wait; waits name who waits, and say what is missing."""
+    queued = {workload.name for workload in case.state.workloads if workload.phase is Phase.QUEUED}
+    admitted = Counter(action.workload for action in case.actions(Admit))
+    waits = Counter(wait.workload for wait in case.plan.waits if wait.workload not in case.services)
+    assert admitted + waits == Counter(queued)
+    for wait in case.plan.waits:
+        if wait.reason in {Reason.NO_ROOM, Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.TOO_LARGE_FOR_FLEET}:
+            assert wait.available >= 0
+            assert wait.asked > wait.available, wait
+        assert wait.reason is not Reason.RESERVED or wait.blocked_by, wait
+
+
+def nobody_waits_for_what_is_free(case: Case) -> None:
+    """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
+    ahead: list[Workload] = []
+    for workload in queue(case.state.workloads):
+        wait = case.wait(workload.name)
+        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
+            kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
+            if not (kept and same_team_waits(workload, kept)):
+                free = fitting(case, workload, ahead)
+                spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
+                assert free - spared < workload.bundles or not quota_left(case, workload, ahead), (workload, wait)
+        ahead.append(workload)
+
+
+def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:
+    return any(one.team == workload.team for one in kept)
+
+
+def fitting(case: Case, workload: Workload, ahead: Iterable[Workload]) -> int:
+    """Return how many nodes of the best domain fit a bundle, after all that was given away before its turn."""
+    first = {one.name for one in ahead} | set(case.services)
+    room = used_rooms(case)
+    for action in case.actions(Admit):
+        for name in action.nodes if action.workload in first else ():
+            room[name] -= case.workloads[action.workload].shape
+    for action in case.actions(GiveGrant):
+        room[action.node] -= action.shape
+    for hold in case.plan.holds:
+        if hold.beneficiary in first:
+            room[hold.node] -= hold.shape
+    count = Counter(
+        (node.accelerator, node.driver, domain(case, workload, node))
+        for node in case.state.nodes
+        if domain(case, workload, node) is not None
+        and may_run_on(case, workload, node)
+        and workload.shape.fits(room[node.name])
+    )
+    return max(count.values(), default=0)
+
+
+def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> bool:
+    """Return whether its team's limits let the workload run beside all that is used, given and claimed before it.
+
+    Room that is coming free for somebody is counted as used by whoever has it now, or by whoever it is for.
+    """
+    first = {one.name for one in ahead}
+    admitted = {action.workload for action in case.actions(Admit)} & first
+    now, soon = Counter(usage_of_services(case)), Counter(usage_of_services(case))
+    drained = {action.workload for action in case.actions(Drain)}
+    for one in case.state.workloads:
+        wait = case.wait(one.name)
+        claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
+        if one.holding or one.name in admitted:
+            now[one.team] += one.gpus
+        if (one.holding and not one.leaving and one.name not in drained) or one.name in admitted or claims:
+            soon[one.team] += one.gpus
+    nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
+    rules = class_of(case.policy, workload)
+    trusted = workload.broken_drains < case.policy.drain.max_broken
+    own_only = rules.yields and not (rules.borrows and trusted)
+    if own_only and now[workload.team] + workload.gpus > nominal[workload.team]:
+        return False
+    if not rules.yields and firm_use(case, workload.team, first) + workload.gpus > nominal[workload.team]:
+        return False
+    return all(within_limits(case, use, workload) for use in (now, soon))
+
+
+def within_limits(case: Case, use: Counter[str], workload: Workload) -> bool:
+    return enlarges_nothing(case.policy, use, workload.team, workload.gpus)
+
+
+def enlarges_nothing(policy: Policy, use: Counter[str], team: str, gpus: int) -> bool:
+    """Return whether a team may use so many GPUs more without causing an excess or enlarging one."""
+    more = use.copy()
+    more[team] += gpus
+    before, after = excess(policy.quotas, use), excess(policy.quotas, more)
+    return all(after[what] <= max(0, before[what]) for what in after)
+
+
+def usage_of_services(case: Case) -> Counter[str]:
+    """Return the most that services can be said to use: what they have, were given, or wait for."""
+    use: Counter[str] = Counter()
+    for service in case.state.services:
+        given = sum(action.service == service.name for action in case.actions(GiveGrant))
+        replicas = max(len(service.grants) + given, service.wanted, service.floor)
+        use[service.team] += (replicas + case.policy.headroom.immediate_gpus) * service.shape.gpus
+    return use
+
+
+def firm_use(case: Case, team: str, first: set[str]) -> int:
+    use = usage_of_services(case)[team]
+    admitted = {action.workload for action in case.actions(Admit)} & first
+    for one in case.state.workloads:
+        wait = case.wait(one.name)
+        claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
+        if one.team == team and not case.yields(one) and (one.holding or one.name in admitted or claims):
+            use += one.gpus
+    return use
+
+
+# --- serving --------------------------------------------------------------------------------------------------------
+
+
+def serving_is_met_when_it_can_be(case: Case) -> None:
+    """I3: where a replica finds no room, no node of serving's would have it even if all that yields there left.
+
+    Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
+    """
+    waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or _comes_free_for_serving(case):
+        return
+    for wait in waits:
+        service = case.services[wait.workload]
+        if wait.reason is Reason.NO_ROOM:
+            assert not _could_be_placed(case, service) or not _could_be_charged(case, service), service.name
+        if wait.reason is Reason.QUOTA_USED:
+            nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
+            firm = usage(case, after=True, firm=True)[service.team]
+            assert firm + service.shape.gpus > nominal[service.team], service.name
+
+
+def _comes_free_for_serving(case: Case) -> bool:
+    serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
+    ended = {action.workload for action in case.actions(Lose)}
+    ended |= {action.workload for action in case.actions(Drain) if action.beneficiary in case.services}
+    leaving = [one for one in case.state.workloads if one.leaving or one.name in ended]
+    return any(not serving.isdisjoint(one.nodes) for one in leaving)
+
+
+def _stays(case: Case, workload: Workload) -> bool:
+    return workload.holding and not workload.leaving and not case.yields(workload)
+
+
+def _could_be_placed(case: Case, service: Service) -> bool:
+    room = {node.name: node.capacity - node.foreign for node in case.state.nodes}
+    taken = {action.grant for action in case.actions(TakeGrant)}
+    for workload in case.state.workloads:
+        if _stays(case, workload) or (workload.holding and workload.priority >= service.priority):
+            for name in workload.nodes:
+                room[name] = room.get(name, NOTHING) - workload.shape
+    for other in case.state.services:
+        for grant in other.grants:
+            if grant.name not in taken:
+                room[grant.node] = room.get(grant.node, NOTHING) - other.shape
+    for action in case.actions(GiveGrant):
+        room[action.node] -= action.shape
+    return any(
+        service.shape.fits(room[node.name])
+        for node in case.state.nodes
+        if node.node_class is NodeClass.SERVING and node.condition is Condition.READY
+    )
+
+
+def _could_be_charged(case: Case, service: Service) -> bool:
+    use = usage(case, after=True, firm=True)
+    return enlarges_nothing(case.policy, use, service.team, service.shape.gpus)
+
+
+LAWS: dict[str, Callable[[Case], None]] = {
+    law.__name__: law
+    for law in (
+        nothing_is_promised_twice,
+        gangs_are_whole_and_where_they_may_be,
+        reclaim_is_one_way,
+        what_must_end_ends,
+        gangs_reclaim_from_borrowers_only,
+        quotas_are_kept,
+        everybody_is_answered_once,
+        nobody_waits_for_what_is_free,
+        serving_is_met_when_it_can_be,
+    )
+}
+"""Every law that one decision can be held to."""
+
+
+def check(case: Case) -> None:
+    """Hold a decision to every law."""
+    for law in LAWS.values():
+        law(case)

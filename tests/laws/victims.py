@@ -1,0 +1,109 @@
+"""Victims by brute force: every set of those who may be asked, judged from the facts.
+
+Slow and plain on purpose; the engine's own search is held to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from fleet_app.engine.ordering import class_of
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.trial import Asker
+from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.workload import Workload
+from tests.laws.reference import enlarges_nothing
+
+Cost = tuple[int, float, int, int, float, tuple[str, ...]]
+
+
+class BruteForce:
+    """All sets of victims for one asker on the nodes where it may run."""
+
+    def __init__(self, state: FleetState, policy: Policy, now: float, asker: Asker, nodes: Sequence[Node]) -> None:
+        self.state, self.policy, self.now, self.asker, self.nodes = state, policy, now, asker, nodes
+        self.names = {node.name for node in nodes}
+        self.nominal = Counter({quota.name: quota.nominal_gpus for quota in policy.quotas})
+        self.stay = [one for one in state.workloads if one.holding and not one.leaving]
+        self.use = Counter()
+        for one in self.stay:
+            self.use[one.team] += one.gpus
+        for service in state.services:
+            self.use[service.team] += len(service.grants) * service.shape.gpus
+
+    def able(self) -> list[Workload]:
+        """Return who may be asked at all: lower, yielding, and there or a borrower."""
+        return [
+            one
+            for one in self.stay
+            if class_of(self.policy, one).yields and one.priority < self.asker.priority and self.may_go([one])
+        ]
+
+    def may_go(self, victims: Sequence[Workload]) -> bool:
+        """Return whether other teams lose no more than they borrow; on serving's own nodes all may be asked (R2)."""
+        for team in {one.team for one in victims}:
+            theirs = [one for one in victims if one.team == team]
+            bound = [one for one in theirs if not self._free_to_ask(one)]
+            if bound:
+                rest = self.use[team] - sum(one.gpus for one in theirs) + max(one.gpus for one in bound)
+                if rest <= self.nominal[team]:
+                    return False
+        return True
+
+    def enough(self, victims: Sequence[Workload]) -> bool:
+        """Return whether all bundles fit in one domain, inside the limits, once these have left."""
+        gone = {one.name for one in victims}
+        room = {node.name: node.capacity - node.foreign for node in self.nodes}
+        for one in self.stay:
+            if one.name not in gone:
+                self._take(room, one.nodes, one.shape)
+        for service in self.state.services:
+            self._take(room, [grant.node for grant in service.grants], service.shape)
+        depth = self.asker.depth
+        count = Counter(
+            (node.accelerator, node.driver, node.domains[:depth])
+            for node in self.nodes
+            if len(node.domains) >= depth and self.asker.shape.fits(room[node.name])
+        )
+        return max(count.values(), default=0) >= self.asker.bundles and self._allowed(victims)
+
+    def cost(self, victims: Sequence[Workload]) -> Cost:
+        """Return R3's order of sets, in words of the facts."""
+        restart_s = self.policy.drain.restart_cost_s
+        lost = 0.0
+        for one in sorted(victims, key=lambda one: one.name):
+            since = one.started_at if one.saved_at is None else one.saved_at
+            lost += one.gpus * ((0.0 if since is None else max(0.0, self.now - since)) + restart_s)
+        return (
+            max((one.priority for one in victims), default=-1),
+            lost,
+            -sum(max(0, self.use[team] - self.nominal[team]) for team in {one.team for one in victims}),
+            sum(one.gpus for one in victims),
+            -max((one.admitted_at or 0.0 for one in victims), default=0.0),
+            tuple(sorted(one.name for one in victims)),
+        )
+
+    def sets(self) -> Iterator[tuple[Workload, ...]]:
+        """Yield every set that may go and is enough."""
+        able = self.able()
+        for size in range(len(able) + 1):
+            for victims in combinations(able, size):
+                if self.may_go(victims) and self.enough(victims):
+                    yield victims
+
+    def _free_to_ask(self, one: Workload) -> bool:
+        return one.team == self.asker.team or (self.asker.anyone and not self.names.isdisjoint(one.nodes))
+
+    def _take(self, room: dict[str, Shape], names: Sequence[str], shape: Shape) -> None:
+        for name in names:
+            if name in room:
+                room[name] -= shape
+
+    def _allowed(self, victims: Sequence[Workload]) -> bool:
+        use = self.use.copy()
+        for one in victims:
+            use[one.team] -= one.gpus
+        return enlarges_nothing(self.policy, use, self.asker.team, self.asker.gpus)

@@ -1,0 +1,250 @@
+"""Hypothesis strategies: small policies and fleets on which limits bind, and histories that the engine itself plays.
+
+A state that no engine would have led to proves little, so states are the ends of histories: a virtual fleet, and what
+happened to it. Everything is small, so that quota, room, topology and contracts are in each other's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.policy import Policy, PriorityClass, Quota
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape
+from fleet_app.engine.workload import Service, Workload
+from tests import virtual
+from tests.builders import BACKFILL, CLASSES, COMMITTED, backfill, gang, node, policy, service, shape, team
+from tests.virtual import Fleet
+
+T = TypeVar("T")
+
+URGENT = PriorityClass(name="training-urgent", value=60_000)
+POLITE = PriorityClass(name="training-polite", value=900, yields=True)
+TEAMS = ("research", "vision", "speech", "serving")
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Return a policy of four teams, two of them in an organisation below or in a cohort of their own."""
+    lab, alone = draw(st.sampled_from([("org", "org"), ("org", "org"), ("lab", "org"), ("org", "other")]))
+    parents = {"research": lab, "vision": lab, "speech": alone, "serving": "org"}
+    quotas = [Quota(name="other"), Quota(name="lab", parent="org", **draw(limits()))]
+    for name in TEAMS:
+        nominal = draw(st.sampled_from([0, 2, 4, 8, 8, 12, 16]))
+        quotas.append(replace(team(name, nominal=nominal, parent=parents[name]), **draw(limits())))
+    inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
+    quotas[1] = replace(quotas[1], nominal_gpus=inside)
+    levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))
+    immediate = draw(st.sampled_from([0, 0, 1, 4]))
+    return policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
+
+
+def limits() -> st.SearchStrategy[dict[str, int | None]]:
+    """Return limits that bind more often than not."""
+    some = st.sampled_from([None, None, 0, 2, 6])
+    return st.fixed_dictionaries({"borrowing_limit_gpus": some, "lending_limit_gpus": some})
+
+
+@st.composite
+def nodes(draw: st.DrawFn, *, depth: int) -> tuple[Node, ...]:
+    """Return two to six nodes of both classes in up to four domains; most are sound and alike."""
+    found = []
+    for number in range(draw(st.integers(2, 6))):
+        place = [draw(st.sampled_from(["a", "b"])) for _ in range(depth)]
+        one = node(
+            f"n{number}",
+            at="/".join(place),
+            gpus=draw(st.sampled_from([4, 4, 4, 2, 8])),
+            cpus=draw(st.sampled_from([8, 8, 3])),
+            serving=draw(st.booleans()),
+            accelerator=draw(st.sampled_from(["h100", "h100", "h100", "a100"])),
+            driver=draw(st.sampled_from(["550", "550", "550", "560"])),
+        )
+        found.append(one)
+    return tuple(found)
+
+
+def shapes() -> st.SearchStrategy[Shape]:
+    """Return what a bundle asks: GPUs that divide a node or do not, and CPUs that run out before them."""
+    return st.builds(lambda gpus, cpus: shape(gpus, cpus=cpus), st.sampled_from([1, 1, 2, 3, 4]), st.integers(0, 3))
+
+
+@st.composite
+def workloads(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
+    """Return a queued gang or backfill job."""
+    asked, who = draw(shapes()), draw(st.sampled_from([*TEAMS[:3], *TEAMS[:3], "serving", "nobody"]))
+    within = draw(st.sampled_from([None, None, *levels]))
+    accelerator = draw(st.sampled_from([None, None, None, "h100", "a100"]))
+    rest = {"team": who, "within": within, "accelerator": accelerator, "grace_s": draw(st.sampled_from([30, 120, 900]))}
+    if draw(st.booleans()):
+        one = gang(
+            name, nodes=draw(st.integers(1, 3)), priority=draw(st.sampled_from([COMMITTED, URGENT.value])), **rest
+        )
+    else:
+        of = draw(st.sampled_from([BACKFILL, BACKFILL, BACKFILL, POLITE.value]))
+        one = backfill(name, nodes=draw(st.sampled_from([1, 1, 1, 2])), priority=of, **rest)
+    return replace(one, shape=asked, broken_drains=draw(st.sampled_from([0, 0, 0, 0, 2])))
+
+
+@st.composite
+def services(draw: st.DrawFn, name: str) -> Service:
+    """Return a service without grants."""
+    wanted = draw(st.integers(0, 4))
+    one = service(name, wanted=wanted, floor=draw(st.integers(0, 2)), spread=draw(st.booleans()))
+    return replace(one, shape=draw(shapes()), team=draw(st.sampled_from(["serving", "serving", "serving", "research"])))
+
+
+@st.composite
+def new_fleets(draw: st.DrawFn) -> Fleet:
+    """Return a fleet on which nothing runs yet, with work that waits."""
+    rules = draw(policies())
+    queued = [draw(workloads(f"w{number}", rules.levels)) for number in range(draw(st.integers(1, 5)))]
+    served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
+    return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """Something that happens to a fleet: to the `which`-th of those that it can happen to, by `amount`."""
+
+    what: str
+    which: int = 0
+    amount: int = 0
+    new: Workload | None = None
+
+
+def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
+    """Return what happens, cycles and starts most of all; `rare` are what may happen beside that."""
+    usual = ("cycle", "cycle", "cycle", "start", "leave", "wait", "occupy", "want", "submit", "finish")
+    return st.builds(
+        Happening,
+        what=st.sampled_from([*usual, *rare]),
+        which=st.integers(0, 5),
+        amount=st.integers(0, 5),
+        new=workloads("new", ("spine", "leaf")),
+    )
+
+
+RARE = ("save", "vacate", "drain", "cancel", "node", "foreign", "quota")
+"""What disturbs a fleet from outside."""
+
+
+def happened(fleet: Fleet, event: Happening) -> Fleet:
+    """Return the fleet after something happened; unchanged when there is nobody that it can happen to."""
+    return _EFFECTS[event.what](fleet, event)
+
+
+@st.composite
+def fleets(draw: st.DrawFn, *, longest: int = 14, rare: Sequence[str] = RARE) -> Fleet:
+    """Return a fleet with a past."""
+    fleet = draw(new_fleets())
+    for event in draw(st.lists(happenings(rare), max_size=longest)):
+        fleet = happened(fleet, event)
+    return fleet
+
+
+def _nth(options: Sequence[T], event: Happening) -> T | None:
+    return options[event.which % len(options)] if options else None
+
+
+def _to_one(
+    able: Callable[[Workload], bool], effect: Callable[[Fleet, str], Fleet]
+) -> Callable[[Fleet, Happening], Fleet]:
+    def apply(fleet: Fleet, event: Happening) -> Fleet:
+        chosen = _nth([one for one in fleet.workloads if able(one)], event)
+        return fleet if chosen is None else effect(fleet, chosen.name)
+
+    return apply
+
+
+def _to_service(effect: Callable[[Fleet, str, int], Fleet]) -> Callable[[Fleet, Happening], Fleet]:
+    def apply(fleet: Fleet, event: Happening) -> Fleet:
+        chosen = _nth(fleet.services, event)
+        return fleet if chosen is None else effect(fleet, chosen.name, event.amount)
+
+    return apply
+
+
+def _submit(fleet: Fleet, event: Happening) -> Fleet:
+    assert event.new is not None
+    number = len(fleet.workloads) + len(fleet.ended)
+    return fleet if number > 9 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
+
+
+def _node(fleet: Fleet, event: Happening) -> Fleet:
+    chosen = fleet.nodes[event.which % len(fleet.nodes)]
+    conditions = [Condition.READY, Condition.READY, *Condition]
+    return virtual.with_node(fleet, replace(chosen, condition=conditions[event.amount % len(conditions)]))
+
+
+def _foreign(fleet: Fleet, event: Happening) -> Fleet:
+    chosen = fleet.nodes[event.which % len(fleet.nodes)]
+    return virtual.with_node(fleet, replace(chosen, foreign=shape(event.amount % 3)))
+
+
+def _quota(fleet: Fleet, event: Happening) -> Fleet:
+    name = TEAMS[event.which % len(TEAMS)]
+    changed = tuple(
+        replace(quota, nominal_gpus=2 * event.amount) if quota.name == name else quota for quota in fleet.policy.quotas
+    )
+    return virtual.with_policy(fleet, replace(fleet.policy, quotas=changed))
+
+
+def _runs(one: Workload) -> bool:
+    return one.phase is Phase.RUNNING and not one.killed
+
+
+_EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
+    "cycle": lambda fleet, _: virtual.cycle(fleet),
+    "start": lambda fleet, _: virtual.started(fleet),
+    "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
+    "submit": _submit,
+    "leave": _to_one(lambda one: one.leaving, virtual.left),
+    "finish": _to_one(_runs, virtual.completed),
+    "save": _to_one(_runs, virtual.saved),
+    "drain": _to_one(_runs, lambda fleet, name: virtual.told_to_drain(fleet, name, 60.0)),
+    "cancel": _to_one(lambda one: one.phase is not Phase.STOPPING, virtual.cancelled),
+    "occupy": _to_service(lambda fleet, name, _: virtual.occupied(fleet, name)),
+    "vacate": _to_service(virtual.vacated),
+    "want": _to_service(virtual.demanded),
+    "node": _node,
+    "foreign": _foreign,
+    "quota": _quota,
+}
+
+
+@st.composite
+def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Service]:
+    """Return a fleet full of work that yields, and a gang or a service that wants in."""
+    rules = draw(policies())
+    fleet_nodes = draw(nodes(depth=len(rules.levels)))
+    room = {one.name: one.capacity for one in fleet_nodes}
+    lodgers: list[Workload] = []
+    for number in range(draw(st.integers(1, most))):
+        one = draw(lodgers_on(f"b{number}", [name for name in room if room[name].gpus > 0]))
+        if all(one.shape.fits(room.get(name, NOTHING)) for name in one.nodes):
+            lodgers.append(one)
+            for name in one.nodes:
+                room[name] -= one.shape
+    gangs = workloads("asker", rules.levels).filter(lambda one: one.priority >= COMMITTED)
+    return virtual.fleet(rules, *fleet_nodes, *lodgers, now=1000.0), draw(st.one_of(gangs, services("asker")))
+
+
+@st.composite
+def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
+    """Return backfill that runs on one or two of the nodes, its last checkpoint some time ago."""
+    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)) if names else []
+    one = backfill(
+        name,
+        on=on or ["gone"],
+        team=draw(st.sampled_from(TEAMS)),
+        priority=draw(st.sampled_from([BACKFILL, BACKFILL, POLITE.value])),
+        started_at=draw(st.sampled_from([100.0, 500.0, 900.0])),
+        saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
+        phase=draw(st.sampled_from([Phase.RUNNING, Phase.RUNNING, Phase.RUNNING, Phase.DRAINING])),
+    )
+    return replace(one, shape=draw(shapes()))

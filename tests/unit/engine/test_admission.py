@@ -1,0 +1,117 @@
+"""Who starts: in order, on exact nodes, with room made for what is inside its nominal (O1 to O4, P5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Admit, Drain, Hold, Plan, Reason
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Workload
+from tests.builders import backfill, gang, node, nodes, policy, shape, state, team
+
+LENT = policy(team("research", nominal=16), team("guest", nominal=0), team("idle", nominal=64))
+
+
+def admitted(plan: Plan) -> dict[str, tuple[str, ...]]:
+    return {action.workload: action.nodes for action in plan.actions if isinstance(action, Admit)}
+
+
+def drained(plan: Plan) -> list[str]:
+    return [action.workload for action in plan.actions if isinstance(action, Drain)]
+
+
+STARTS = {
+    "a gang on whole nodes": (nodes(3), [gang("x", nodes=2)], {"x": ("n1", "n2")}),
+    "in order of priority": (nodes(1), [backfill("b", gpus=8), gang("g")], {"g": ("n1",)}),
+    "what is left goes to the next": (
+        nodes(1),
+        [gang("g", gpus=6), backfill("b", gpus=2)],
+        {"g": ("n1",), "b": ("n1",)},
+    ),
+    "a smaller one passes one that does not fit": (
+        nodes(1),
+        [gang("full", on=["n1"], gpus=7), backfill("b1", gpus=2), backfill("b2", gpus=1)],
+        {"b2": ("n1",)},
+    ),
+    "backfill prefers serving's headroom": (
+        [node("n1"), node("v1", serving=True)],
+        [backfill("b", gpus=8)],
+        {"b": ("v1",)},
+    ),
+    "then the fullest node": (nodes(2), [gang("g", on=["n2"], gpus=5), backfill("b")], {"b": ("n2",)}),
+    "CPUs are a limit like GPUs": ([node("n1", cpus=4)], [gang("x", gpus=1, cpus=5)], {}),
+    "memory too": ([node("n1", memory_mib=4)], [gang("x", gpus=1, memory_mib=5)], {}),
+}
+
+
+@pytest.mark.parametrize(("fleet", "workloads", "want"), STARTS.values(), ids=STARTS)
+def test_who_starts_where(fleet: list[Node], workloads: list[Workload], want: dict[str, tuple[str, ...]]) -> None:
+    assert admitted(decide(state(*fleet, *workloads), policy(), 0.0)) == want
+
+
+WHY = {
+    "one node": (nodes(1), 1, "n1 fits"),
+    "one leaf": (nodes(2), 2, "2 nodes fit in s1/l1"),
+    "one spine": ([node("n1", at="s1/l1"), node("n2", at="s1/l2")], 2, "2 nodes fit in s1"),
+    "no domain": ([node("n1", at="s1/l1"), node("n2", at="s2/l1")], 2, "2 nodes fit in the fleet"),
+    "no known place": ([node("n1", at=""), node("n2", at="")], 2, "2 nodes fit in the fleet"),
+}
+
+
+@pytest.mark.parametrize(("fleet", "bundles", "want"), WHY.values(), ids=WHY)
+def test_an_admission_says_what_holds_it(fleet: list[Node], bundles: int, want: str) -> None:
+    [action] = decide(state(*fleet, gang("x", nodes=bundles)), policy(), 0.0).actions
+    assert isinstance(action, Admit)
+    assert action.why == want
+
+
+def test_inside_its_nominal_a_gang_gets_back_what_is_lent() -> None:
+    lent = [backfill("v1", team="guest", gpus=8, on=["n1"]), backfill("v2", team="guest", gpus=4, on=["n2"])]
+    plan = decide(state(*nodes(2), *lent, gang("x", nodes=2)), LENT, 0.0)
+    assert drained(plan) == ["v1", "v2"]
+    assert plan.holds == (Hold(node="n2", beneficiary="x", shape=shape(4)),)
+    [wait] = plan.waits
+    want = (Reason.DRAIN_UNDER_WAY, 2, 0, ("v1", "v2"))
+    assert (wait.reason, wait.asked, wait.available, wait.blocked_by) == want
+
+
+def test_what_is_coming_is_waited_for_without_a_drain() -> None:
+    leaving = gang("leaving", team="idle", on=["n1"], phase=Phase.STOPPING)
+    plan = decide(state(*nodes(2), leaving, backfill("v", team="guest", gpus=8, on=["n2"]), gang("x")), LENT, 0.0)
+    assert (drained(plan), plan.waits[0].reason) == ([], Reason.DRAIN_UNDER_WAY)
+
+
+def test_what_is_held_for_one_is_not_given_to_the_next() -> None:
+    leaving = gang("leaving", team="idle", on=["n1"], phase=Phase.STOPPING)
+    plan = decide(state(*nodes(2), leaving, gang("x", nodes=2), backfill("b", team="idle")), LENT, 0.0)
+    assert admitted(plan) == {}
+    assert {one.workload: one.reason for one in plan.waits} == {"x": Reason.DRAIN_UNDER_WAY, "b": Reason.NO_ROOM}
+
+
+def test_a_gang_that_borrowers_keep_from_its_quota_drains_them_where_they_are() -> None:
+    rules = policy(team("research", nominal=8), team("guest", nominal=8))
+    guests = [backfill(f"v{i}", team="guest", gpus=8, on=[f"n{i}"]) for i in (1, 2)]
+    plan = decide(state(*nodes(3), *guests, gang("x")), rules, 0.0)
+    assert drained(plan) == ["v1"]
+    assert plan.holds == (Hold(node="n3", beneficiary="x", shape=shape(8)),)
+
+
+def test_its_own_backfill_yields_to_a_gang_of_the_team_that_may_not_borrow() -> None:
+    rules = policy(team("research", nominal=8, borrowing=0), team("idle", nominal=8))
+    plan = decide(state(*nodes(2), backfill("own", gpus=8, on=["n1"]), gang("x")), rules, 0.0)
+    assert drained(plan) == ["own"]
+
+
+def test_the_same_question_is_answered_once() -> None:
+    alike = [gang(f"x{i}", submitted_at=float(i)) for i in range(3)]
+    plan = decide(state(node("n1"), gang("full", team="idle", on=["n1"]), *alike), LENT, 5.0)
+    assert {(one.reason, one.asked, one.available) for one in plan.waits} == {(Reason.NO_ROOM, 1, 0)}
+    assert [one.workload for one in plan.waits] == ["x0", "x1", "x2"]
+
+
+def test_a_drain_under_way_for_one_is_no_answer_for_the_next() -> None:
+    guests = [backfill(f"v{i}", team="guest", gpus=8, on=[f"n{i}"]) for i in (1, 2)]
+    plan = decide(state(*nodes(2), *guests, gang("x"), gang("y")), LENT, 0.0)
+    assert drained(plan) == ["v1", "v2"]

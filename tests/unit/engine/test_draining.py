@@ -1,0 +1,47 @@
+"""What ends without anybody asking for its room (D2, D3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine import draining
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Kill, Lose
+from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.workload import Workload
+from tests.builders import gang, node, policy, state
+
+NOW = 100.0
+SOUND = node("n1")
+DRAINING = gang("g", on=["n1"], phase=Phase.DRAINING, deadline_at=NOW)
+
+CASES = {
+    "what runs goes on": (gang("g", on=["n1"]), SOUND, []),
+    "what waits has nothing to end": (gang("g"), SOUND, []),
+    "before its deadline it may go on": (replace(DRAINING, deadline_at=NOW + 0.1), SOUND, []),
+    "at its deadline it is killed": (DRAINING, SOUND, [Kill]),
+    "once": (replace(DRAINING, killed=True), SOUND, []),
+    "a drain without a deadline is not killed": (replace(DRAINING, deadline_at=None), SOUND, []),
+    "a cancelled one is the arbiter's to end": (replace(DRAINING, phase=Phase.STOPPING), SOUND, []),
+    "a node that is down ends it": (gang("g", on=["n1"]), node("n1", condition=Condition.DOWN), [Lose]),
+    "a node that is gone ends it": (gang("g", on=["n1", "n2"]), SOUND, [Lose]),
+    "a drain on a lost node is lost, not killed": (DRAINING, node("n1", condition=Condition.DOWN), [Lose]),
+    "a cancelled one is not lost as well": (gang("g", on=["n2"], phase=Phase.STOPPING), SOUND, []),
+    "a node in quarantine does not end it": (gang("g", on=["n1"]), node("n1", condition=Condition.QUARANTINED), []),
+}
+
+
+@pytest.mark.parametrize(("workload", "there", "want"), CASES.values(), ids=CASES)
+def test_what_ends(workload: Workload, there: Node, want: list[type]) -> None:
+    ledger = Ledger(state(there, workload), policy(), NOW)
+    assert [type(action) for action in draining.step(ledger)] == want
+
+
+def test_what_is_lost_comes_free_on_the_nodes_that_are_left() -> None:
+    ledger = Ledger(state(SOUND, gang("g", on=["n1", "gone"])), policy(), NOW)
+    [lost] = draining.step(ledger)
+    assert isinstance(lost, Lose)
+    assert (lost.node, ledger.free["n1"].gpus, ledger.soon("n1").gpus) == ("gone", 0, 8)

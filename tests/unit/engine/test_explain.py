@@ -1,0 +1,198 @@
+"""The answer to "why?" as a person reads it: one sentence a reason, with its numbers and names."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.explain import SHOWN, explain, sentence_of
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Reason, Wait
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.workload import Service, Workload
+from tests.builders import backfill, gang, grant, node, nodes, policy, service, state, team
+
+RULES = policy(team("research", nominal=64), team("guest", nominal=0), team("serving", nominal=16))
+SPINES = [*nodes(4, at="s1/l1"), *nodes(4, prefix="m", at="s2/l1")]
+BUSY = [gang(f"busy-{i}", on=[f"m{i}"]) for i in (1, 2, 3)]
+GUEST = backfill("guest-1", team="guest", gpus=8, on=["n1"])
+STUCK = gang("stuck", team="guest", on=["n1"])
+
+
+def sentence(*parts: Node | Workload | Service, name: str = "x", rules: Policy = RULES, now: float = 100.0) -> str:
+    return explain(state(*parts), rules, now, name).sentence
+
+
+WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
+    "no room on one spine": (
+        [*SPINES, *BUSY, GUEST, gang("firm", on=["n2"]), gang("x", nodes=4, within="spine")],
+        (
+            "needs 4 whole nodes on one spine; spine s1 has 2 free, s2 has 1: 2 more on s1 would do; "
+            "drainable there: guest-1"
+        ),
+    ),
+    "one node short, and nobody to ask": (
+        [*SPINES, *BUSY, gang("firm", on=["n2"]), gang("x", nodes=4, within="spine")],
+        (
+            "needs 4 whole nodes on one spine; spine s1 has 3 free, s2 has 1: 1 more on s1 would do; "
+            "drainable there: nobody"
+        ),
+    ),
+    "no room anywhere": (
+        [node("n1"), STUCK, gang("x")],
+        "needs 1 whole node; s1 has 0 free: 1 more would do; drainable there: nobody",
+    ),
+    "a part of a node": (
+        [node("n1"), STUCK, gang("x", gpus=3)],
+        "needs 1 node with 3 free GPUs; s1 has 0 free: 1 more would do; drainable there: nobody",
+    ),
+    "parts of several, and some draining": (
+        [
+            *nodes(2),
+            backfill("leaves", team="guest", gpus=8, on=["n1"], phase=Phase.DRAINING, deadline_at=200.0),
+            gang("firm", on=["n2"]),
+            gang("x", nodes=2, gpus=3),
+        ],
+        (
+            "needs 2 nodes with 3 free GPUs each; s1 has 0 free: 2 more would do; "
+            "draining there: 1; drainable there: nobody"
+        ),
+    ),
+    "quota used by others of the team": (
+        [*nodes(9), *(gang(f"g{i}", on=[f"n{i}"]) for i in range(1, 8)), gang("x", nodes=2)],
+        "needs 16 GPUs; team research has 8 left of its quota: 8 more would do",
+    ),
+    "never in its quota": (
+        [*nodes(9), gang("x", nodes=9)],
+        "needs 72 GPUs; team research may never have more than 64",
+    ),
+    "never in the fleet": (
+        [*nodes(2), gang("x", nodes=4)],
+        "needs 4 whole nodes; the fleet could never fit more than 2: make it smaller, or add nodes",
+    ),
+    "never on one leaf": (
+        [node("n1", at="s1/l1"), node("n2", at="s1/l2"), gang("x", nodes=2, within="leaf")],
+        "needs 2 whole nodes on one leaf; one leaf could never fit more than 1: make it smaller, or add nodes",
+    ),
+    "a team that is in no policy": (
+        [node("n1"), gang("x", team="nobody")],
+        "team nobody is not in the policy; add it, or submit for a team that is",
+    ),
+    "contracts broken": (
+        [*nodes(9), *(backfill(f"b{i}", gpus=8, on=[f"n{i}"]) for i in range(1, 9)), backfill("x", broken_drains=4)],
+        (
+            "broke the drain contract 4 times and lost the right to lent capacity; "
+            "needs 1 GPUs, team research has 0 left of its own"
+        ),
+    ),
+    "kept for one ahead": (
+        [
+            node("n1"),
+            gang("runs", gpus=4, on=["n1"]),
+            gang("large", submitted_at=1.0),
+            gang("x", gpus=4, submitted_at=2),
+        ],
+        "needs 1 node with 4 free GPUs; what would do is kept for large, ahead of it",
+    ),
+    "somebody has to leave": (
+        [node("n1"), GUEST, gang("x")],
+        "needs 1 whole node; 0 are free, the rest is coming: waiting for guest-1 to exit",
+    ),
+    "somebody was told to leave before": (
+        [
+            node("n1"),
+            backfill("leaves", gpus=8, on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="x"),
+            gang("x"),
+        ],
+        "needs 1 whole node; 0 are free, the rest is coming: waiting for leaves to exit",
+    ),
+    "it is about to start": ([node("n1"), gang("x")], "starts in the next cycle on n1: n1 fits"),
+    "it runs": ([node("n1"), gang("x", on=["n1"])], "is running on n1"),
+    "it drains": (
+        [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat")],
+        "is draining for chat: 30 s left on n1",
+    ),
+    "a person asked it to": (
+        [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=90.0)],
+        "is draining for whoever asked: 0 s left on n1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), WORKLOADS.values(), ids=WORKLOADS)
+def test_a_workload(parts: list[Node | Workload | Service], want: str) -> None:
+    assert sentence(*parts) == want
+
+
+V1 = node("v1", serving=True)
+
+SERVICES: dict[str, tuple[list[Node | Workload | Service], str]] = {
+    "it has what it wants": ([V1, service(wanted=1, on=["v1"])], "has 1 running and 0 granted"),
+    "it is about to": (
+        [V1, service(wanted=2, on=["v1"], grants=[grant("g", node="v1", occupied=False)])],
+        "has 1 running and 1 granted",
+    ),
+    "a drain is under way": (
+        [V1, backfill(gpus=8, on=["v1"]), service(wanted=1)],
+        "has 0 running; room is coming free from a drain",
+    ),
+    "its nominal is used up": (
+        [V1, node("v2", serving=True), service(wanted=3, gpus=8)],
+        "has 0 running; team serving has 0 GPUs left of its nominal, a replica needs 8",
+    ),
+    "no room": (
+        [node("v1", serving=True, condition=Condition.DOWN), service(wanted=1)],
+        "has 0 running; no serving node has room for one more, and nothing that can be drained there would make it",
+    ),
+    "no such team": (
+        [V1, service(wanted=1, team="nobody")],
+        "has 0 running; team nobody is not in the policy: add it, or name a team that is",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), SERVICES.values(), ids=SERVICES)
+def test_a_service(parts: list[Node | Workload | Service], want: str) -> None:
+    assert sentence(*parts, name="chat").endswith(want)
+    assert sentence(*parts, name="chat").startswith("wants ")
+
+
+def test_who_is_ahead_of_it() -> None:
+    parts = [node("n1"), STUCK, gang("a", submitted_at=1.0), gang("x", submitted_at=2.0), backfill("z")]
+    assert explain(state(*parts), RULES, 5.0, "x").ahead == ("a",)
+
+
+def test_who_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFoundError, match="nothing called 'nobody' waits or runs"):
+        explain(state(node("n1")), RULES, 0.0, "nobody")
+
+
+def test_a_wait_without_rooms_has_a_sentence_too() -> None:
+    wait = Wait(workload="x", reason=Reason.NO_ROOM, asked=4, available=3)
+    assert sentence_of(wait, gang("x", nodes=4)) == (
+        "needs 4 nodes with 8 free GPUs each; the fleet has 3 free: 1 more would do"
+    )
+    within = Wait(workload="x", reason=Reason.NO_ROOM, asked=4, available=3, level="leaf")
+    assert "the best leaf has 3 free" in sentence_of(within, gang("x", nodes=4, within="leaf"))
+
+
+def test_a_drain_of_nobody_in_particular() -> None:
+    wait = Wait(workload="x", reason=Reason.DRAIN_UNDER_WAY, asked=1, available=0)
+    assert sentence_of(wait, gang("x")).endswith("waiting for what is leaving to exit")
+
+
+def test_many_domains_and_names_are_counted_not_listed() -> None:
+    spines = [node(f"n{i}", at=f"s{i}/l1", gpus=16) for i in range(1, 9)]
+    firm = [gang(f"firm-{i}", team="guest", gpus=9, on=[f"n{i}"]) for i in range(1, 9)]
+    lodgers = [backfill(f"v{i}", team="guest", gpus=1, on=["n1"]) for i in range(1, 8)]
+    said = sentence(*spines, *firm, *lodgers, gang("x", gpus=7, nodes=9), name="x", rules=policy(team(nominal=640)))
+    assert "could never fit more than 8" in said
+    said = sentence(*spines, *firm, *lodgers, gang("y", nodes=2, within="spine", gpus=8), name="y")
+    assert said.count(" has ") <= SHOWN
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_sentence(reason: Reason) -> None:
+    wait = Wait(workload="x", reason=reason, asked=2, available=1, blocked_by=("y",))
+    assert sentence_of(wait, gang("x"), ("y",))

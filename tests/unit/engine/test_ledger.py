@@ -1,0 +1,135 @@
+"""The books of one decision: free and coming room, quota now and soon, who may be asked to leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Hold
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.workload import Service, Workload
+from tests.builders import backfill, gang, grant, node, policy, service, shape, state, team
+
+CPUS = {"cpus": 0, "memory_mib": 0}
+
+
+def ledger(*parts: Node | Workload | Service, rules: Policy | None = None, now: float = 100.0) -> Ledger:
+    """Return the books of a fleet whose nodes have GPUs only, unless said otherwise."""
+    return Ledger(state(*parts), rules or policy(), now)
+
+
+N1 = node("n1", **CPUS)
+
+FREE = {
+    "an empty node is free": ([N1], 8, 8),
+    "foreign use is not": ([node("n1", foreign=shape(3), **CPUS)], 5, 5),
+    "what runs is not": ([N1, gang(on=["n1"], gpus=6)], 2, 2),
+    "what is about to start is not": ([N1, gang(on=["n1"], gpus=6, phase=Phase.ADMITTED)], 2, 2),
+    "what drains is not, but soon": ([N1, gang(on=["n1"], gpus=6, phase=Phase.DRAINING)], 2, 8),
+    "what was cancelled is not, but soon": ([N1, gang(on=["n1"], gpus=6, phase=Phase.STOPPING)], 2, 8),
+    "what waits takes nothing": ([N1, gang(gpus=6)], 8, 8),
+    "a replica has its room": ([N1, service(gpus=3, on=["n1"])], 5, 5),
+    "an idle grant is kept": ([N1, service(gpus=3, grants=[grant(node="n1", occupied=False)])], 5, 5),
+}
+
+
+@pytest.mark.parametrize(("parts", "free", "soon"), FREE.values(), ids=FREE)
+def test_room(parts: list[Node | Workload | Service], free: int, soon: int) -> None:
+    books = ledger(*parts)
+    assert (books.free["n1"].gpus, books.soon("n1").gpus) == (free, soon)
+
+
+def test_what_is_on_no_known_node_is_charged_all_the_same() -> None:
+    books = ledger(N1, gang(on=["gone"]))
+    assert books.free["n1"].gpus == 8
+    assert books.available("research") == 64 + 64 - 8
+
+
+def test_a_claim_holds_what_is_free_and_takes_the_rest_of_what_is_coming() -> None:
+    books = ledger(N1, gang("old", on=["n1"], gpus=6, phase=Phase.DRAINING))
+    books.claim("new", "research", ["n1"], shape(7))
+    assert books.holds == [Hold(node="n1", beneficiary="new", shape=shape(2))]
+    assert (books.free["n1"].gpus, books.soon("n1").gpus) == (0, 1)
+
+
+def test_a_claim_on_nothing_free_holds_nothing() -> None:
+    books = ledger(N1, gang("old", on=["n1"], phase=Phase.DRAINING))
+    books.claim("new", "research", ["n1"], shape(8))
+    assert books.holds == []
+
+
+def test_a_claim_leaves_to_others_only_what_will_be_left() -> None:
+    teams = policy(team("a", nominal=8), team("b", nominal=8))
+    leaving = gang("old", team="a", on=["n1"], phase=Phase.DRAINING)
+    books = ledger(N1, node("n2"), leaving, rules=teams)
+    books.claim("new", "a", ["n1"], shape(8))
+    assert (books.available("b"), books.available_soon("b"), books.firm_left("a")) == (8, 8, -8)
+    books.claim("newer", "b", ["n2"], shape(4))
+    assert books.available("b") == 4
+
+
+def test_who_leaves_counts_as_coming_and_can_not_be_asked_again() -> None:
+    lodger = backfill("lodger", on=["n1"], gpus=4)
+    books = ledger(N1, lodger)
+    assert [one.name for one in books.lodging(["n1", "n2"])] == ["lodger"]
+    books.release_soon(lodger)
+    assert books.lodging(["n1"]) == []
+    assert (books.free["n1"].gpus, books.soon("n1").gpus) == (4, 8)
+    assert (books.used["research"], books.used_soon["research"]) == (4, 0)
+
+
+@pytest.mark.parametrize("told", [{"phase": Phase.DRAINING}, {"phase": Phase.STOPPING}, {"killed": True}])
+def test_who_was_told_to_end_is_no_lodger(told: dict[str, object]) -> None:
+    books = ledger(N1, replace(backfill("lodger", on=["n1"]), **told))
+    assert books.lodging(["n1"]) == []
+    assert books.soon("n1").gpus == 8
+
+
+def test_taking_back_a_grant_frees_its_room_and_quota_soon() -> None:
+    books = ledger(N1, service(gpus=3, grants=[grant(node="n1", occupied=False)]))
+    books.take_back("serving", "n1", shape(3))
+    assert (books.free["n1"].gpus, books.soon("n1").gpus, books.replicas["n1"]) == (5, 8, 0)
+    assert books.firm_left("serving") == 64
+
+
+def test_firm_left_is_nominal_without_what_never_yields() -> None:
+    books = ledger(N1, gang(on=["n1"], gpus=3), backfill(on=["n1"], gpus=2))
+    assert books.firm_left("research") == 61
+    books.booked["research"].append(gang("ahead", nodes=2))
+    assert books.firm_left_behind("research") == 45
+
+
+def test_what_a_team_borrows() -> None:
+    books = ledger(N1, backfill(on=["n1"], gpus=5), rules=policy(team("research", nominal=3), team("serving")))
+    assert books.borrowed("research") == 2
+    assert books.would_borrow("serving", 64) is False
+    assert books.would_borrow("serving", 65) is True
+
+
+LOST = {
+    "work since the last checkpoint and a restart": (backfill(gpus=2, on=["n1"], saved_at=70.0), 2 * (30.0 + 60.0)),
+    "without one, work since the start": (backfill(gpus=1, on=["n1"], started_at=40.0), 60.0 + 60.0),
+    "on every GPU": (backfill(gpus=2, on=["n1", "n2"], saved_at=100.0), 4 * 60.0),
+    "a clock that was ahead loses nothing": (backfill(gpus=1, on=["n1"], saved_at=500.0), 60.0),
+    "what has not started loses a restart": (backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED, saved_at=None), 160.0),
+}
+
+
+@pytest.mark.parametrize(("victim", "want"), LOST.values(), ids=LOST)
+def test_lost_gpu_seconds(victim: Workload, want: float) -> None:
+    assert ledger().lost_gpu_s(victim) == want
+
+
+def test_nodes_come_in_the_order_of_the_fabric() -> None:
+    books = ledger(node("z", at="s1/l1"), node("a", at="s1/l2"), node("b", at="s1/l1"))
+    assert [one.name for one in books.placeable()] == ["b", "z", "a"]
+
+
+def test_holds_never_have_parts_below_nothing() -> None:
+    books = ledger(node("n1", gpus=4, foreign=Shape(cpu_milli=70_000)), gang("old", gpus=2, on=["n1"]))
+    books.claim("new", "research", ["n1"], shape(2))
+    assert books.holds == [Hold(node="n1", beneficiary="new", shape=shape(2))]

@@ -1,0 +1,103 @@
+"""The quota tree: what a team may take, what it draws, what it has above its nominal (Q1 to Q4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet_app.engine.policy import Quota
+from fleet_app.engine.quota import QuotaTree, above_nominal, available, charge, largest
+from tests.builders import team
+
+ORG = Quota(name="org")
+
+
+def charged(quotas: list[Quota], used: dict[str, int]) -> tuple[QuotaTree, dict[str, int]]:
+    """Return the tree, and its books with that much in use."""
+    tree, books = QuotaTree.build(quotas), dict[str, int]()
+    for name, gpus in used.items():
+        charge(tree, books, name, gpus)
+    return tree, books
+
+
+A8 = team("a", nominal=8)
+B8 = team("b", nominal=8)
+LAB = [Quota(name="lab", parent="org", nominal_gpus=8, lending_limit_gpus=2), team("a", nominal=8, parent="lab")]
+
+AVAILABLE = {
+    "a team alone has its nominal": ([A8], {}, 8),
+    "what it uses is gone": ([A8], {"a": 5}, 3),
+    "it may take what others do not use": ([A8, B8], {}, 16),
+    "what others use they keep": ([A8, B8], {"b": 6}, 10),
+    "its borrowing limit ends that": ([team("a", nominal=8, borrowing=3), B8], {}, 11),
+    "what it borrowed counts against the limit": ([team("a", nominal=8, borrowing=3), B8], {"a": 10}, 1),
+    "a limit of nothing leaves its own": ([team("a", nominal=8, borrowing=0), B8], {"a": 2}, 6),
+    "a lender lends no more than its limit": ([A8, team("b", nominal=8, lending=2)], {}, 10),
+    "who lends nothing is left alone": ([A8, team("b", nominal=8, lending=0)], {"a": 8}, 0),
+    "what is kept does not draw": ([A8, team("b", nominal=8, lending=2)], {"b": 6}, 10),
+    "what is beyond that does": ([A8, team("b", nominal=8, lending=2)], {"b": 7}, 9),
+    "lent out, it has less than its nominal": ([A8, B8], {"b": 12}, 4),
+    "over-admitted, it has less than nothing": ([A8, team("b", nominal=0)], {"a": 8, "b": 3}, -3),
+    "an excess elsewhere does not reach what it keeps": ([team("a", lending=0, nominal=8), B8], {"b": 12, "a": 2}, 6),
+    "an organisation lends only so much of what its teams have": ([*LAB, team("x", nominal=1)], {"x": 3}, 6),
+    "a team with no parent lends to nobody": ([team("a", nominal=8, parent=None), B8], {}, 8),
+    "a parent that is not there is none": ([team("a", nominal=8, parent="gone"), B8], {}, 8),
+}
+
+
+@pytest.mark.parametrize(("quotas", "used", "want"), AVAILABLE.values(), ids=AVAILABLE)
+def test_available(quotas: list[Quota], used: dict[str, int], want: int) -> None:
+    tree, books = charged([ORG, *quotas], used)
+    assert available(tree, books, "a") == want
+
+
+def test_what_another_may_borrow_from_an_organisation_ends_at_its_lending_limit() -> None:
+    tree, books = charged([ORG, *LAB, team("x", nominal=1)], {})
+    assert available(tree, books, "x") == 3
+
+
+def test_the_order_of_entries_means_nothing() -> None:
+    quotas = [ORG, *LAB, team("x", nominal=1)]
+    assert QuotaTree.build(quotas) == QuotaTree.build(quotas[::-1])
+
+
+def test_an_organisation_may_have_more_than_its_teams() -> None:
+    tree = QuotaTree.build([Quota(name="org", nominal_gpus=20), A8])
+    assert largest(tree, "a") == 20
+
+
+def test_largest_is_what_it_could_take_with_nothing_in_use() -> None:
+    tree, _ = charged([ORG, A8, B8], {"b": 8})
+    assert largest(tree, "a") == 16
+
+
+def test_charging_and_giving_back_leaves_nothing_behind() -> None:
+    tree, books = charged([ORG, *LAB, team("x", nominal=1)], {"a": 7, "x": 2})
+    assert books == {"a": 7, "lab": 7, "org": 3, "x": 2}
+    charge(tree, books, "a", -7)
+    charge(tree, books, "x", -2)
+    assert set(books.values()) == {0}
+
+
+def test_what_a_team_keeps_is_not_charged_to_those_above() -> None:
+    _, books = charged([ORG, team("a", nominal=8, lending=2)], {"a": 6})
+    assert books == {"a": 6}
+
+
+ABOVE = {
+    "nothing in use": ({}, 0),
+    "all of its own": ({"a": 8}, 0),
+    "two more": ({"a": 10}, 2),
+}
+
+
+@pytest.mark.parametrize(("used", "want"), ABOVE.values(), ids=ABOVE)
+def test_above_nominal(used: dict[str, int], want: int) -> None:
+    tree, books = charged([ORG, A8, B8], used)
+    assert above_nominal(tree, books, "a") == want
+
+
+def test_all_that_a_team_of_no_tree_uses_is_above_its_nominal() -> None:
+    tree, books = charged([ORG, A8], {"deleted": 5})
+    assert above_nominal(tree, books, "deleted") == 5
+    assert tree.nominal("deleted") == 0
+    assert available(tree, books, "a") == 8

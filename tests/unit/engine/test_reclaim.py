@@ -1,0 +1,201 @@
+"""Who yields: the cheapest set that is enough, in every way in which one can be cheaper (R1 to R6, D1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from fleet_app.engine import reclaim
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.reclaim import EXACT_UP_TO
+from fleet_app.engine.trial import Asker
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Workload
+from tests.builders import COMMITTED, SERVING, backfill, gang, node, nodes, policy, shape, state, team
+
+NOW = 1000.0
+LENT = policy(team("a", nominal=1000), team("b", nominal=0), team("c", nominal=0), team("idle", nominal=1000))
+
+
+def victims(
+    fleet: Sequence[Node],
+    lodgers: Sequence[Workload],
+    *,
+    rules: Policy = LENT,
+    bundles: int = 1,
+    gpus: int = 8,
+    depth: int = 0,
+    replica: bool = False,
+) -> list[str] | None:
+    """Return who has to leave for team a's gang, or for a replica of it."""
+    ledger = Ledger(state(*fleet, *lodgers), rules, NOW)
+    priority = SERVING if replica else COMMITTED
+    seeks = Asker(
+        name="x", team="a", priority=priority, shape=shape(gpus), bundles=bundles, depth=depth, anyone=replica
+    )
+    found = reclaim.find(ledger, seeks, fleet)
+    return None if found is None else [one.name for one in found.victims]
+
+
+def lent(name: str, *on: str, gpus: int = 4, saved_at: float = NOW, who: str = "b", **rest: object) -> Workload:
+    """Return backfill of a team that only borrows, its work safe unless said otherwise."""
+    return backfill(name, team=who, gpus=gpus, on=on, saved_at=saved_at, **rest)  # type: ignore[arg-type]  # as given
+
+
+ONE = [node("n1")]
+TWO = nodes(2)
+
+CHEAPEST = {
+    "nobody, when it fits": (TWO, [lent("v", "n1")], {}, []),
+    "who loses the least work": (ONE, [lent("old", "n1", saved_at=0.0), lent("new", "n1")], {"gpus": 4}, ["new"]),
+    "the smaller of equals": (TWO, [lent("big", "n1", gpus=8), lent("small", "n2", gpus=5)], {"gpus": 5}, ["small"]),
+    "lower priority, whatever it loses": (
+        ONE,
+        [lent("low", "n1", saved_at=0.0, priority=5), lent("high", "n1", priority=6)],
+        {"gpus": 4},
+        ["low"],
+    ),
+    "no more than needed": (ONE, [lent("v1", "n1"), lent("v2", "n1")], {"gpus": 4}, ["v1"]),
+    "one large instead of two small ones that lose more": (
+        ONE,
+        [lent("s1", "n1", gpus=2, saved_at=0.0), lent("s2", "n1", gpus=2, saved_at=0.0), lent("l", "n1")],
+        {"gpus": 4},
+        ["l"],
+    ),
+    "one that is in the way on both nodes, instead of two": (
+        TWO,
+        [lent("a1", "n1", gpus=1), lent("a2", "n2", gpus=1), lent("both", "n1", "n2", gpus=1)],
+        {"gpus": 7, "bundles": 2},
+        ["a1", "a2"],
+    ),
+    "all on the node, when all are needed": (ONE, [lent("v1", "n1"), lent("v2", "n1")], {}, ["v1", "v2"]),
+    "who borrows more": (
+        ONE,
+        [lent("b1", "n1", gpus=2), lent("c1", "n1", gpus=2, who="c"), lent("c2", "n1", gpus=2, who="c")],
+        {"gpus": 4},
+        ["c1"],
+    ),
+    "the younger of equals": (
+        ONE,
+        [lent("young", "n1", started_at=900.0), lent("aged", "n1", started_at=100.0)],
+        {"gpus": 4},
+        ["young"],
+    ),
+    "then the name": (ONE, [lent("z", "n1"), lent("y", "n1")], {"gpus": 4}, ["y"]),
+}
+
+
+@pytest.mark.parametrize(("fleet", "lodgers", "asked", "want"), CHEAPEST.values(), ids=CHEAPEST)
+def test_the_cheapest(fleet: list[Node], lodgers: list[Workload], asked: dict[str, int], want: list[str]) -> None:
+    assert victims(fleet, lodgers, **asked) == want  # type: ignore[arg-type]  # keywords of the ask
+
+
+B_OWNS = policy(team("a", nominal=64), team("b", nominal=8))
+
+ASKED = {
+    "what never yields stays": (ONE, [gang("g", team="b", on=["n1"])], LENT, {}, None),
+    "equal or higher priority stays": (ONE, [lent("v", "n1", gpus=8, priority=COMMITTED)], LENT, {}, None),
+    "a team inside its nominal is left alone": (ONE, [lent("v", "n1", gpus=8)], B_OWNS, {}, None),
+    "but not by a replica on serving's nodes": (ONE, [lent("v", "n1", gpus=8)], B_OWNS, {"replica": True}, ["v"]),
+    "one's own backfill yields": (ONE, [lent("v", "n1", gpus=8, who="a")], B_OWNS, {}, ["v"]),
+    "nothing is drained that would not help": (ONE, [lent("v", "n1"), gang("g", on=["n1"], gpus=4)], LENT, {}, None),
+    "a domain that cannot hold all is left alone": (
+        [node("n1", at="s1/l1"), node("n2", at="s2/l1")],
+        [lent("v", "n1", gpus=8)],
+        LENT,
+        {"bundles": 2, "depth": 1},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("fleet", "lodgers", "rules", "asked", "want"), ASKED.values(), ids=ASKED)
+def test_who_may_be_asked(
+    fleet: list[Node], lodgers: list[Workload], rules: Policy, asked: dict[str, int], want: list[str] | None
+) -> None:
+    assert victims(fleet, lodgers, rules=rules, **asked) == want  # type: ignore[arg-type]  # keywords of the ask
+
+
+BOTH_FULL = [lent(f"v{i}{j}", f"n{i}", gpus=1) for i in (1, 2) for j in range(8)]
+
+
+def many(count: int, *, saved_at: float = NOW) -> list[Workload]:
+    """Return so many nodes' worth of 1-GPU backfill, eight a node."""
+    return [lent(f"v{i:02}{j}", f"n{i}", gpus=1, saved_at=saved_at) for i in range(1, count + 1) for j in range(8)]
+
+
+def test_many_candidates_are_chosen_node_by_node() -> None:
+    assert len(BOTH_FULL) > EXACT_UP_TO
+    cheap = [lent(f"c{j}", "n3", gpus=1) for j in range(8)]
+    dear = many(2, saved_at=500.0)
+    assert victims(nodes(3), [*dear, *cheap]) == [f"c{j}" for j in range(8)]
+    assert len(victims(nodes(3), [*dear, *cheap], bundles=2) or ()) == 16
+    assert victims(nodes(3), [*dear, *cheap], bundles=4) is None
+
+
+def test_more_than_eight_on_a_node_are_pruned_not_searched() -> None:
+    crowd = [lent(f"v{j:02}", "n1", gpus=1, saved_at=NOW - j) for j in range(16)]
+    assert victims([node("n1", gpus=16)], crowd, gpus=3) == ["v00", "v01", "v02"]
+
+
+def test_the_lowest_priority_that_will_do_then_the_least_cost() -> None:
+    low = [lent(f"low{j}", "n1", gpus=1, priority=5) for j in range(8)]
+    high = [lent(f"high{i}{j}", f"n{i}", gpus=1, priority=6, saved_at=NOW - i) for i in (2, 3) for j in range(8)]
+    assert victims(nodes(3), [*low, *high]) == sorted(one.name for one in low)
+    found = victims(nodes(3), [*low, *high], bundles=2)
+    assert found == sorted([one.name for one in low] + [f"high2{j}" for j in range(8)])
+
+
+def test_of_several_domains_the_cheapest() -> None:
+    fleet = [node("n1", at="s1/l1"), node("n2", at="s2/l1")]
+    assert victims(fleet, [*many(1, saved_at=0.0), *(lent(f"w{j}", "n2", gpus=1) for j in range(8))], depth=1) == [
+        f"w{j}" for j in range(8)
+    ]
+
+
+def test_many_of_a_team_leave_only_down_to_its_nominal() -> None:
+    rules = policy(team("a", nominal=64), team("b", nominal=8))
+    assert len(victims(nodes(2), many(2), rules=rules, gpus=8) or ()) == 8
+    assert victims(nodes(2), many(2), rules=rules, gpus=8, bundles=2) is None
+
+
+FULL_BOOKS = policy(team("a", nominal=8), team("b", nominal=8))
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["few", "many"])
+def test_borrowers_elsewhere_leave_when_only_the_books_are_in_the_way(count: int) -> None:
+    elsewhere = [lent(f"v{j:02}", "n9", gpus=8 // (4 * count), saved_at=NOW - j) for j in range(8 * count)]
+    ledger = Ledger(state(node("n1"), node("n9", gpus=16), *elsewhere), FULL_BOOKS, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(4))
+    found = reclaim.find(ledger, seeks, [ledger.nodes["n1"]])
+    assert found is not None
+    assert found.nodes == ("n1",)
+    assert sum(one.gpus for one in found.victims) == 4
+
+
+def test_when_even_all_borrowers_are_not_enough_for_the_books_nobody_leaves() -> None:
+    rules = policy(team("a", nominal=8), team("b", nominal=0))
+    firm = gang("firm", team="b", on=["n9"], gpus=8)
+    lodgers = [lent(f"v{j}", "n9", gpus=1) for j in range(9)]
+    ledger = Ledger(state(node("n1"), node("n9", gpus=32), firm, *lodgers), rules, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(4))
+    assert reclaim.find(ledger, seeks, [ledger.nodes["n1"]]) is None
+
+
+def test_notices_end_at_the_deadline_of_the_contract() -> None:
+    leavers = [lent("z", "n1", grace_s=30.0), lent("a", "n1", grace_s=9999.0)]
+    ledger = Ledger(state(node("n1"), *leavers), policy(longest_grace_s=600.0), NOW)
+    found = list(reclaim.notices(ledger, leavers, "x", "because"))
+    assert [(one.workload, one.beneficiary, one.deadline_at) for one in found] == [
+        ("a", "x", NOW + 600.0),
+        ("z", "x", NOW + 30.0),
+    ]
+    assert ledger.soon("n1").gpus == 8
+
+
+def test_most_room_is_what_is_left_when_all_that_may_have_left() -> None:
+    ledger = Ledger(state(node("n1"), lent("v", "n1", gpus=3), gang("g", on=["n1"], gpus=2)), LENT, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(1))
+    assert reclaim.most_room(ledger, seeks, ledger.nodes["n1"]).gpus == 6

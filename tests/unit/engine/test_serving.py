@@ -1,0 +1,205 @@
+"""Replicas first: grants given, kept and taken back; the tiers; whose room is used before a drain (S1 to S6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.plan import Drain, GiveGrant, Plan, Reason, TakeGrant
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.workload import Grant, Service, Workload
+from tests.builders import backfill, gang, grant, node, policy, service, state, team
+
+OWN = policy(team("serving", nominal=64), team("research", nominal=64))
+
+
+def said(plan: Plan) -> list[str]:
+    """Return what happens to grants and lodgers, in order."""
+    found = []
+    for action in plan.actions:
+        match action:
+            case GiveGrant():
+                found.append(f"give {action.service} {action.node}")
+            case TakeGrant():
+                found.append(f"take {action.service} {action.grant}")
+            case Drain():
+                found.append(f"drain {action.workload} for {action.beneficiary}")
+    return found
+
+
+def serve(*parts: Node | Workload | Service, rules: Policy = OWN) -> list[str]:
+    """Return what is decided for services."""
+    return said(decide(state(*parts), rules, 0.0))
+
+
+V1, V2 = node("v1", serving=True, gpus=4), node("v2", serving=True, gpus=4)
+
+
+def idle(name: str, where: str = "v1") -> Grant:
+    return grant(name, node=where, occupied=False)
+
+
+GRANTS = {
+    "as many as are wanted": ([V1, service(wanted=2)], ["give chat v1", "give chat v1"]),
+    "never fewer than the floor": ([V1, service(wanted=0, floor=1)], ["give chat v1"]),
+    "those that it has count": ([V1, service(wanted=2, on=["v1"])], ["give chat v1"]),
+    "an idle grant is one too": ([V1, service(wanted=1, grants=[idle("g1")])], []),
+    "on serving's nodes only": ([node("t1"), service(wanted=1)], []),
+    "on no node in doubt": ([node("v1", serving=True, condition=Condition.DRAINING), service(wanted=1)], []),
+    "on the fullest node": ([V1, V2, backfill(on=["v2"], gpus=2), service(wanted=1)], ["give chat v2"]),
+    "with spread, away from its own": ([V1, V2, service(wanted=2, on=["v1"], spread=True)], ["give chat v2"]),
+    "a whole replica or none": ([V1, service(wanted=2, gpus=3)], ["give chat v1"]),
+    "surplus is taken back": ([V1, service(wanted=1, grants=[idle("g1"), idle("g2")])], ["take chat g2"]),
+    "a replica that runs is not": ([V1, service(wanted=0, on=["v1"])], []),
+    "an idle grant on a node in doubt is replaced": (
+        [node("v1", serving=True, condition=Condition.CORDONED), V2, service(wanted=1, grants=[idle("g1")])],
+        ["take chat g1", "give chat v2"],
+    ),
+    "an idle grant on a node that has become training's too": (
+        [node("v1"), V2, service(wanted=1, grants=[idle("g1")])],
+        ["take chat g1", "give chat v2"],
+    ),
+    "one on a node that is gone is forgotten": ([V2, service(wanted=0, grants=[idle("g1", "v9")])], ["take chat g1"]),
+    "who runs beyond what is wanted keeps its place": ([V1, service(wanted=1, on=["v1", "v1"])], []),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), GRANTS.values(), ids=GRANTS)
+def test_grants(parts: list[Node | Workload | Service], want: list[str]) -> None:
+    assert serve(*parts) == want
+
+
+def test_room_is_drained_for_a_replica_and_given_when_it_has_come() -> None:
+    full = backfill("lodger", gpus=4, on=["v1"])
+    plan = decide(state(V1, full, service(wanted=1, gpus=4)), OWN, 0.0)
+    assert said(plan) == ["drain lodger for chat"]
+    assert [(one.workload, one.reason) for one in plan.waits] == [("chat", Reason.DRAIN_UNDER_WAY)]
+
+
+def test_what_is_coming_free_is_waited_for() -> None:
+    stays, leaving = backfill("v", gpus=4, on=["v1"]), replace(backfill("leaving", gpus=4, on=["v2"]), killed=True)
+    assert serve(V1, V2, stays, leaving, service(wanted=1, gpus=4)) == []
+
+
+def test_who_would_not_make_room_stays() -> None:
+    there = [backfill(gpus=2, on=["v1"]), service("x", gpus=2, on=["v1"])]
+    plan = decide(state(V1, *there, service(gpus=4, wanted=1)), OWN, 0.0)
+    assert said(plan) == []
+    assert [(one.workload, one.reason) for one in plan.waits] == [("chat", Reason.NO_ROOM)]
+
+
+QUOTA = {
+    "serving never borrows": (policy(team("serving", nominal=1)), ["give chat v1"], Reason.QUOTA_USED),
+    "what is lent comes back": (policy(team("serving", nominal=4), team("research", nominal=0)), None, None),
+    "a team that is in no policy has nothing": (policy(team("research")), [], Reason.UNKNOWN_TEAM),
+}
+
+
+@pytest.mark.parametrize(("rules", "want", "reason"), QUOTA.values(), ids=QUOTA)
+def test_quota(rules: Policy, want: list[str] | None, reason: Reason | None) -> None:
+    lent = backfill("lent", gpus=3, on=["t1"])
+    plan = decide(state(V1, node("t1"), *([lent] if want is None else []), service(wanted=2)), rules, 0.0)
+    assert said(plan) == (want if want is not None else ["give chat v1", "drain lent for chat"])
+    assert [one.reason for one in plan.waits] == ([Reason.DRAIN_UNDER_WAY] if want is None else [reason])
+
+
+def test_a_replica_without_gpus_of_no_known_team_is_refused_too() -> None:
+    plan = decide(state(V1, service(wanted=1, gpus=0, team="nobody")), OWN, 0.0)
+    assert [one.reason for one in plan.waits] == [Reason.UNKNOWN_TEAM]
+
+
+TIERS = {
+    "GPUs are kept free beyond what is wanted": ([V1, service(wanted=1)], 2, ["give chat v1"] * 3),
+    "by whole replicas": ([V1, service(wanted=0, gpus=3)], 5, ["give chat v1"]),
+    "in turn": ([V1, service("a"), service("b")], 3, ["give a v1", "give a v1", "give b v1"]),
+    "inside the team's nominal": ([V1, V2, service(wanted=3)], 9, ["give chat v1"] * 4 + ["give chat v2"] * 2),
+    "drained for, if need be": ([V1, backfill("v", gpus=4, on=["v1"]), service()], 1, ["drain v for chat"]),
+    "nobody waits for it": ([V1, gang("g", gpus=4, on=["v1"]), service()], 1, []),
+}
+
+
+@pytest.mark.parametrize(("parts", "gpus", "want"), TIERS.values(), ids=TIERS)
+def test_immediate_tier(parts: list[Node | Workload | Service], gpus: int, want: list[str]) -> None:
+    rules = policy(team("serving", nominal=6), team("research", nominal=64), immediate_gpus=gpus)
+    plan = decide(state(*parts), rules, 0.0)
+    assert said(plan) == want
+    assert [one for one in plan.waits if one.workload == "chat" and one.reason is Reason.NO_ROOM] == []
+
+
+def test_each_service_gets_one_in_turn_and_floors_come_first() -> None:
+    asked = [service("a", wanted=4), service("b", wanted=4), service("c", wanted=4, floor=2)]
+    assert serve(node("v1", serving=True, gpus=5), *asked) == [
+        "give c v1",
+        "give c v1",
+        "give a v1",
+        "give b v1",
+        "give c v1",
+    ]
+
+
+SPARE = {
+    "before anybody is drained, another's spare grant is used": (
+        [V1, V2, backfill("v", gpus=4, on=["v2"]), service("a", grants=[idle("a1")], gpus=4), service("b", wanted=1)],
+        ["take a a1"],
+    ),
+    "what another wants it keeps": (
+        [V1, service("a", wanted=1, grants=[idle("a1")], gpus=4), service("b", wanted=1)],
+        [],
+    ),
+    "unless who asks is below its floor": (
+        [V1, service("a", wanted=1, grants=[idle("a1")], gpus=4), service("b", floor=1)],
+        ["take a a1"],
+    ),
+    "and the other is not": (
+        [V1, service("a", floor=1, grants=[idle("a1")], gpus=4), service("b", floor=1)],
+        [],
+    ),
+    "never where a replica runs": (
+        [V1, service("a", wanted=0, on=["v1"], gpus=4), service("b", floor=1)],
+        [],
+    ),
+    "as few as are enough": (
+        [V1, service("a", wanted=4, grants=[idle(f"a{i}") for i in range(4)]), service("b", floor=1, gpus=2)],
+        ["take a a2", "take a a3"],
+    ),
+    "with a drain on the same node where neither is enough": (
+        [
+            V1,
+            backfill("v", gpus=2, on=["v1"]),
+            service("a", wanted=1, grants=[idle("a1")], gpus=2),
+            service("b", floor=1, gpus=4),
+        ],
+        ["take a a1", "drain v for b"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), SPARE.values(), ids=SPARE)
+def test_spare_grants_of_others(parts: list[Node | Workload | Service], want: list[str]) -> None:
+    rules = policy(team("serving", nominal=64), team("research", nominal=64), immediate_gpus=0)
+    assert serve(*parts, rules=rules) == want
+
+
+def test_the_immediate_tier_of_another_is_used_before_anybody_is_drained() -> None:
+    rules = policy(team("serving", nominal=64), team("research", nominal=64), immediate_gpus=4)
+    kept = service("a", grants=[idle("a1")], gpus=4)
+    lodger = backfill("v", gpus=4, on=["v2"])
+    assert serve(V1, V2, lodger, kept, service("b", wanted=1, gpus=3), rules=rules)[0] == "take a a1"
+
+
+def test_a_floor_is_met_out_of_what_the_team_has_idle_when_its_nominal_is_used_up() -> None:
+    rules = policy(team("serving", nominal=2))
+    other = service("a", wanted=2, grants=[idle("a1"), idle("a2")])
+    assert serve(V1, V2, other, service("b", floor=1), rules=rules) == ["take a a1"]
+    assert serve(V1, V2, service("a", wanted=2, grants=[idle("a2")]), service("b", floor=1), rules=rules) == [
+        "give b v1"
+    ]
+
+
+def test_a_floor_takes_nothing_of_its_team_that_would_not_be_enough() -> None:
+    rules = policy(team("serving", nominal=2))
+    other = service("a", wanted=1, grants=[idle("a1")])
+    assert serve(V1, V2, other, service("b", floor=1, gpus=4), rules=rules) == []

@@ -1,0 +1,251 @@
+"""A tiny fleet on virtual time: carries plans out, and lets the world do what it does to a fleet.
+
+Pure: every function takes a fleet and returns the next one. It knows nothing of the rules that it is used to test, but
+that the lifecycle's table allows an event. What the arbiter does to Ray is done here to values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, TakeGrant
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Grant, Service, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """That a workload was asked to leave: when, and for whom."""
+
+    at: float
+    workload: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Facts at `now`, what ended, and the drains so far; `grants_made` numbers grants."""
+
+    policy: Policy
+    now: float = 0.0
+    nodes: tuple[Node, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    services: tuple[Service, ...] = ()
+    ended: tuple[Workload, ...] = ()
+    drains: tuple[Drained, ...] = ()
+    grants_made: int = 0
+
+    @property
+    def state(self) -> FleetState:
+        """Return what a decision is made of."""
+        return FleetState(nodes=self.nodes, workloads=self.workloads, services=self.services)
+
+    def workload(self, name: str) -> Workload:
+        """Return the workload of that name, ended or not."""
+        return next(one for one in (*self.workloads, *self.ended) if one.name == name)
+
+    def service(self, name: str) -> Service:
+        """Return the service of that name."""
+        return next(one for one in self.services if one.name == name)
+
+    def phases(self) -> dict[str, Phase]:
+        """Return the phase of every workload."""
+        return {one.name: one.phase for one in (*self.workloads, *self.ended)}
+
+    def running(self) -> set[str]:
+        """Return the names of workloads that hold nodes."""
+        return {one.name for one in self.workloads if one.holding}
+
+
+def fleet(policy: Policy, *parts: Node | Workload | Service, now: float = 0.0) -> Fleet:
+    """Return a fleet of these nodes, workloads and services."""
+    return Fleet(
+        policy=policy,
+        now=now,
+        nodes=tuple(part for part in parts if isinstance(part, Node)),
+        workloads=tuple(part for part in parts if isinstance(part, Workload)),
+        services=tuple(part for part in parts if isinstance(part, Service)),
+    )
+
+
+def plan_of(fleet: Fleet) -> Plan:
+    """Return what is decided now."""
+    return decide(fleet.state, fleet.policy, fleet.now)
+
+
+def cycle(fleet: Fleet) -> Fleet:
+    """Decide, and carry the plan out."""
+    return carried_out(fleet, plan_of(fleet))
+
+
+def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
+    """Do what the plan says. Nothing that takes time has happened yet: nobody started, nobody left."""
+    for action in plan.actions:
+        match action:
+            case Admit():
+                one = fleet.workload(action.workload)
+                fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
+            case Drain():
+                one = fleet.workload(action.workload)
+                told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
+                note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
+                fleet = replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+            case Kill() | Lose():
+                fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
+            case GiveGrant():
+                number = fleet.grants_made + 1
+                given = Grant(name=f"grant-{number:04}", node=action.node)
+                one = fleet.service(action.service)
+                fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
+                fleet = replace(fleet, grants_made=number)
+            case TakeGrant():
+                one = fleet.service(action.service)
+                left = tuple(grant for grant in one.grants if grant.name != action.grant)
+                assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
+                fleet = _served(fleet, replace(one, grants=left))
+    return fleet
+
+
+def later(fleet: Fleet, seconds: float) -> Fleet:
+    """Let time pass."""
+    return replace(fleet, now=fleet.now + seconds)
+
+
+def submitted(fleet: Fleet, *workloads: Workload) -> Fleet:
+    """Add workloads, submitted now."""
+    return replace(fleet, workloads=(*fleet.workloads, *(replace(one, submitted_at=fleet.now) for one in workloads)))
+
+
+def started(fleet: Fleet, *names: str) -> Fleet:
+    """Let admitted workloads run; without names, all of them."""
+    for one in fleet.workloads:
+        if one.phase is Phase.ADMITTED and not one.killed and (not names or one.name in names):
+            fleet = _put(fleet, _stepped(one, Event.START, started_at=fleet.now, saved_at=fleet.now))
+    return fleet
+
+
+def saved(fleet: Fleet, name: str) -> Fleet:
+    """Let a workload acknowledge a checkpoint."""
+    return _put(fleet, replace(fleet.workload(name), saved_at=fleet.now))
+
+
+def told_to_drain(fleet: Fleet, name: str, grace_s: float) -> Fleet:
+    """Let a person ask a workload to leave."""
+    return _put(fleet, _stepped(fleet.workload(name), Event.DRAIN, deadline_at=fleet.now + grace_s))
+
+
+def cancelled(fleet: Fleet, name: str) -> Fleet:
+    """Let a person end a workload for good."""
+    one = fleet.workload(name)
+    return _put(fleet, _stepped(one, Event.CANCEL, deadline_at=fleet.now + one.grace_s if one.holding else None))
+
+
+def left(fleet: Fleet, *names: str) -> Fleet:
+    """Let the last process of workloads that were told to end be gone; without names, of all of them."""
+    for one in fleet.workloads:
+        if one.leaving and (not names or one.name in names):
+            event = Event.GONE if one.phase is Phase.STOPPING else Event.REQUEUE
+            fleet = _put(fleet, _emptied(_stepped(one, event)))
+    return fleet
+
+
+def completed(fleet: Fleet, name: str) -> Fleet:
+    """Let a workload come to its own end."""
+    return _put(fleet, _stepped(fleet.workload(name), Event.SUCCEED))
+
+
+def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:
+    """Let a service want that many replicas."""
+    return _served(fleet, replace(fleet.service(name), wanted=wanted))
+
+
+def occupied(fleet: Fleet, name: str) -> Fleet:
+    """Let replicas start in the grants of a service, up to what it wants."""
+    one = fleet.service(name)
+    free = max(0, one.wanted - sum(grant.occupied for grant in one.grants))
+    grants = []
+    for grant in one.grants:
+        take = free > 0 and not grant.occupied
+        free -= take
+        grants.append(replace(grant, occupied=grant.occupied or take))
+    return _served(fleet, replace(one, grants=tuple(grants)))
+
+
+def vacated(fleet: Fleet, name: str, replicas: int = 1) -> Fleet:
+    """Let replicas of a service end: their grants stay, without anybody in them."""
+    one = fleet.service(name)
+    grants = []
+    for grant in one.grants:
+        leave = grant.occupied and replicas > 0
+        replicas -= leave
+        grants.append(replace(grant, occupied=grant.occupied and not leave))
+    return _served(fleet, replace(one, grants=tuple(grants)))
+
+
+def with_node(fleet: Fleet, node: Node) -> Fleet:
+    """Let a node be as given."""
+    return replace(fleet, nodes=tuple(node if one.name == node.name else one for one in fleet.nodes))
+
+
+def with_policy(fleet: Fleet, policy: Policy) -> Fleet:
+    """Apply another policy."""
+    return replace(fleet, policy=policy)
+
+
+def at_rest(fleet: Fleet, cycles: int = 40) -> Fleet:
+    """Carry plans out at once, everybody leaving and starting when told, until there is nothing left to do.
+
+    Fails when that takes more than so many cycles.
+    """
+    for _ in range(cycles):
+        plan = plan_of(fleet)
+        before = fleet
+        fleet = replicas_started(started(left(carried_out(fleet, plan))))
+        if fleet == before:
+            return fleet
+    raise AssertionError(f"still acting after {cycles} cycles: {plan_of(fleet).actions}")
+
+
+def replicas_started(fleet: Fleet) -> Fleet:
+    """Let replicas start in the grants of every service, up to what each wants."""
+    for service in fleet.services:
+        fleet = occupied(fleet, service.name)
+    return fleet
+
+
+def _stepped(one: Workload, event: Event, **changes: object) -> Workload:
+    return replace(one, phase=after(one.phase, event), **changes)  # type: ignore[arg-type]  # fields of a Workload
+
+
+def _emptied(one: Workload) -> Workload:
+    ran = one.started_at is not None
+    return replace(
+        one,
+        nodes=(),
+        admitted_at=None,
+        started_at=None,
+        saved_at=None,
+        deadline_at=None,
+        drained_for=None,
+        killed=False,
+        requeued=True,
+        attempt=one.attempt + ran,
+    )
+
+
+def _put(fleet: Fleet, changed: Workload) -> Fleet:
+    live = [changed if one.name == changed.name else one for one in fleet.workloads]
+    if changed.phase not in TERMINAL:
+        return replace(fleet, workloads=tuple(live))
+    rest = tuple(one for one in live if one.name != changed.name)
+    return replace(fleet, workloads=rest, ended=(*fleet.ended, changed))
+
+
+def _served(fleet: Fleet, changed: Service) -> Fleet:
+    services: Iterable[Service] = (changed if one.name == changed.name else one for one in fleet.services)
+    return replace(fleet, services=tuple(services))
