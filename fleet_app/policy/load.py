@@ -1,0 +1,78 @@
+"""Read a policy: text to `PolicyFile` to the engine's `Policy`, and back to text; and its JSON schema.
+
+Does not know where the policy in force is kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from fleet_app.engine import policy as engine
+from fleet_app.policy.checks import check
+from fleet_app.policy.document import Document, parse_document, read_document
+from fleet_app.policy.problems import from_pydantic
+from fleet_app.policy.schema import Entry, PolicyFile, entries, nominal_gpus
+
+
+def load_policy(path: Path | str) -> PolicyFile:
+    """Return the policy in a file; raise RequestError with every problem, one a line."""
+    return _policy(read_document(Path(path)))
+
+
+def parse_policy(text: str, source: str = "policy") -> PolicyFile:
+    """Return the policy in a text that messages call `source`; raise RequestError with every problem."""
+    return _policy(parse_document(text, source))
+
+
+def dump_policy(policy: PolicyFile) -> str:
+    """Return a policy as YAML that `parse_policy` reads back to the same; every default is written out."""
+    values = policy.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def policy_schema() -> dict[str, object]:
+    """Return the JSON schema of a policy file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PolicyFile.model_json_schema()}
+
+
+def to_engine(policy: PolicyFile) -> engine.Policy:
+    """Return what the engine needs of a policy."""
+    return engine.Policy(
+        levels=policy.topology.levels,
+        quotas=tuple(_quota(entry) for entry in entries(policy)),
+        classes=tuple(
+            engine.PriorityClass(name=name, value=item.value, borrows=item.borrows, yields=item.yields)
+            for name, item in sorted(policy.classes.items())
+        ),
+        drain=engine.DrainContract(
+            grace_s=policy.drain.grace,
+            longest_grace_s=policy.drain.longest_grace,
+            max_broken=policy.drain.max_broken,
+            restart_cost_s=policy.drain.restart_cost,
+        ),
+        headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
+    )
+
+
+def _policy(document: Document) -> PolicyFile:
+    try:
+        policy = PolicyFile.model_validate(document.values)
+    except ValidationError as error:
+        document.refuse(from_pydantic(error, PolicyFile))
+        raise  # not reached: pydantic never reports an error without details
+    document.refuse(check(policy))
+    return policy
+
+
+def _quota(entry: Entry) -> engine.Quota:
+    return engine.Quota(
+        name=entry.name,
+        parent=entry.parent,
+        nominal_gpus=nominal_gpus(entry.team),
+        borrowing_limit_gpus=entry.team.borrowing_limit,
+        lending_limit_gpus=entry.team.lending_limit,
+        weight=entry.team.weight,
+    )

@@ -1,0 +1,198 @@
+"""The policy file `fleet.yaml`: who owns what, who yields, and by which contract.
+
+Pydantic models, one a section, and the walk over the quota tree. What must hold between sections is in `checks.py`.
+Attributes have the units of their type: `Seconds` in seconds, `Mebibytes` in MiB, `MilliCpus` in thousandths of a
+CPU, `Gpus` in whole GPUs. Does not know nodes, jobs or the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fleet_app.policy.units import (
+    Gpus,
+    LevelName,
+    Mebibytes,
+    MilliCpus,
+    Name,
+    PositiveGpus,
+    PositiveSeconds,
+    Seconds,
+)
+
+WorkloadKind = Literal["gang", "backfill"]
+NoticeKind = Literal["library", "signal"]
+
+
+class Section(BaseModel):
+    """A part of a document: immutable, and with no key that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Topology(Section):
+    """The fabric: level names, outermost first, and how many GPUs a whole node has."""
+
+    levels: Annotated[tuple[LevelName, ...], Field(min_length=1, max_length=8)] = ("spine", "leaf")
+    gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=1024)] = 8
+
+
+class Team(Section):
+    """An entry of the quota tree: a team, or an organisation when it has `teams` below it.
+
+    `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does
+    not limit. `weight` is its share among borrowers.
+    """
+
+    nominal: Gpus | None = None
+    borrowing_limit: Gpus | None = None
+    lending_limit: Gpus | None = None
+    weight: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    teams: dict[Name, Team] = Field(default_factory=dict)
+
+
+class PriorityClass(Section):
+    """A named priority: its value, whether it may borrow, whether it yields, and which teams may submit at it.
+
+    `teams` left out lets every team; an organisation's name lets all of its teams.
+    """
+
+    value: Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
+    borrows: Annotated[bool, Field(strict=True)] = False
+    yields: Annotated[bool, Field(strict=True)] = False
+    teams: tuple[Name, ...] | None = None
+
+
+def standard_classes() -> dict[str, PriorityClass]:
+    """Return the three classes that a policy has when it names none."""
+    return {
+        "serving-production": PriorityClass(value=100_000),
+        "training-committed": PriorityClass(value=50_000),
+        "training-backfill": PriorityClass(value=1_000, borrows=True, yields=True),
+    }
+
+
+class DefaultClass(Section):
+    """The class of a workload or service that names none, by its kind."""
+
+    gang: Name = "training-committed"
+    backfill: Name = "training-backfill"
+    service: Name = "serving-production"
+
+
+class DrainContract(Section):
+    """How long a drained workload has, and what breaking the contract costs it.
+
+    `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
+    contracts a workload loses the right to lent capacity.
+    """
+
+    grace: PositiveSeconds = 120.0
+    longest_grace: PositiveSeconds = 600.0
+    max_broken: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
+    restart_cost: Seconds = 60.0
+
+
+class Headroom(Section):
+    """How many GPUs of serving's idle nominal are kept free for the next replicas."""
+
+    immediate: Gpus = 0
+
+
+class Defaults(Section):
+    """What a submission is taken to ask for where it does not say; memory and CPUs are a bundle's."""
+
+    team: Name | None = None
+    kind: WorkloadKind = "backfill"
+    nodes: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1
+    gpus: PositiveGpus = 1
+    cpus: MilliCpus = 1000
+    memory: Mebibytes = 0
+
+
+class Serving(Section):
+    """What services are held to."""
+
+    latency_objective: PositiveSeconds = 0.8
+
+
+class Accounting(Section):
+    """What a GPU-hour costs, in the policy's money."""
+
+    price_per_gpu_hour: Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
+
+
+class PolicyFile(Section):
+    """A whole policy file. Organisations at the top each head a cohort: teams lend to one another inside it."""
+
+    version: Annotated[int, Field(strict=True, ge=1, le=1)]
+    name: Name
+    topology: Topology = Topology()
+    organisations: Annotated[dict[Name, Team], Field(min_length=1)]
+    classes: Annotated[dict[Name, PriorityClass], Field(min_length=1, default_factory=standard_classes)]
+    default_class: DefaultClass = DefaultClass()
+    drain: DrainContract = DrainContract()
+    headroom: Headroom = Headroom()
+    defaults: Defaults = Defaults()
+    serving: Serving = Serving()
+    accounting: Accounting = Accounting()
+
+    @property
+    def service_priority(self) -> int:
+        """Return the priority value of every service."""
+        return self.classes[self.default_class.service].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A team or organisation at its place in the tree; `path` has the names from the top, its own last."""
+
+    name: str
+    path: tuple[str, ...]
+    team: Team
+
+    @property
+    def parent(self) -> str | None:
+        """Return the name of the entry above it, None at the top."""
+        return self.path[-2] if len(self.path) > 1 else None
+
+    @property
+    def is_team(self) -> bool:
+        """Return whether workloads can be submitted for it: it has no teams below."""
+        return not self.team.teams
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys that lead to it in the file."""
+        keys = ["organisations", self.path[0]]
+        for name in self.path[1:]:
+            keys += ["teams", name]
+        return tuple(keys)
+
+
+def entries(policy: PolicyFile) -> tuple[Entry, ...]:
+    """Return every organisation and team of the policy, each before those below it, in the file's order."""
+    return tuple(_walk(policy.organisations, ()))
+
+
+def nominal_gpus(team: Team) -> int:
+    """Return what an entry is entitled to: as stated, or what the teams below it have together."""
+    if team.nominal is not None:
+        return team.nominal
+    return sum(nominal_gpus(below) for below in team.teams.values())
+
+
+def may_use(entry: Entry, priority: PriorityClass) -> bool:
+    """Return whether a team may submit at a priority class."""
+    return priority.teams is None or any(name in priority.teams for name in entry.path)
+
+
+def _walk(teams: Mapping[str, Team], above: tuple[str, ...]) -> Iterator[Entry]:
+    for name, team in teams.items():
+        path = (*above, name)
+        yield Entry(name=name, path=path, team=team)
+        yield from _walk(team.teams, path)

@@ -1,0 +1,236 @@
+"""What a user submits: a workload's spec and its job, checked against the policy; and what a service may ask.
+
+A refusal here is final and changes nothing: what passes may still have to wait, and the engine says why. Does not know
+what runs now, which names are taken, or Ray.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from fleet_app.engine.values import Shape
+from fleet_app.engine.workload import Kind, Workload
+from fleet_app.policy.asks import Ask, check_ask
+from fleet_app.policy.document import read_document
+from fleet_app.policy.problems import Problem, closest, from_pydantic, refuse
+from fleet_app.policy.schema import NoticeKind, PolicyFile, Section, WorkloadKind
+from fleet_app.policy.units import Mebibytes, MilliCpus, Name, PositiveGpus, PositiveSeconds
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_WHOLE = re.compile(r"[-+]?[0-9]{1,40}", re.ASCII)
+_ATTEMPT = re.compile(r".*\.[0-9]+", re.ASCII)
+_MOST_ENTRYPOINT = 64 * 1024
+
+
+def _check_workload_name(value: str) -> str:
+    if _ATTEMPT.fullmatch(value):
+        must = "must not end in a point and digits, which number a workload's attempts"
+        fix = f"Write for example {value.replace('.', '-')}"
+        raise PydanticCustomError("fleet", "{must}", {"must": must, "fix": fix})
+    return value
+
+
+def _check_entrypoint(value: str) -> str:
+    if not value.strip() or "\0" in value or len(value) > _MOST_ENTRYPOINT:
+        must = f"must be a command of 1 to {_MOST_ENTRYPOINT} characters without NUL"
+        raise PydanticCustomError("fleet", "{must}", {"must": must, "fix": "Write for example python train.py"})
+    return value
+
+
+class WorkloadSpec(Section):
+    """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
+
+    A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB. `priority` names a class. `within` names the
+    topology level that must hold all of it. `grace` is in seconds. `notice` is how a drain is raised: by the fleet's
+    library inside the job, or also by SIGTERM.
+    """
+
+    name: Annotated[Name, AfterValidator(_check_workload_name)]
+    kind: WorkloadKind
+    team: Name
+    priority: Name
+    nodes: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1
+    gpus: PositiveGpus = 1
+    cpus: MilliCpus = 1000
+    memory: Mebibytes = 0
+    within: Name | None = None
+    accelerator: Name | None = None
+    grace: PositiveSeconds
+    notice: NoticeKind
+
+    @property
+    def total_gpus(self) -> int:
+        """Return the GPUs of all bundles together."""
+        return self.nodes * self.gpus
+
+
+class ServiceSpec(Section):
+    """What a service may ask: replicas of one shape, `floor` that are never trimmed, at most `max`."""
+
+    name: Name
+    kind: Literal["service"] = "service"
+    team: Name
+    gpus: PositiveGpus = 1
+    cpus: MilliCpus = 1000
+    memory: Mebibytes = 0
+    floor: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
+    max: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 100_000
+
+
+class JobPart(Section):
+    """The part of a submission that is Ray's: the command, its runtime environment, the user's own metadata."""
+
+    entrypoint: Annotated[str, AfterValidator(_check_entrypoint)]
+    runtime_env: dict[str, object] = Field(default_factory=dict)
+    metadata: dict[str, str] = Field(default_factory=dict)
+
+
+SPEC_KEYS = frozenset(WorkloadSpec.model_fields)
+JOB_KEYS = frozenset(JobPart.model_fields)
+_COUNTS = ("nodes", "gpus")
+
+
+def load_spec(path: Path | str) -> dict[str, object]:
+    """Return the mapping in a submission's YAML file, values as they stand; raise RequestError when it is none."""
+    return read_document(Path(path)).values
+
+
+def spec_from_metadata(
+    name: str, metadata: Mapping[str, str], policy: PolicyFile, fleet_gpus: int | None = None
+) -> WorkloadSpec:
+    """Return the spec in a Ray job's metadata, whose values are all text; the policy's defaults fill what is missing.
+
+    Keys that are not the fleet's are the user's own and left alone, unless they look like a slip of one of them.
+    Raises RequestError.
+    """
+    problems = [
+        Problem(path=(key,), what="is not a key of the fleet", fix=f"{closest(key, SPEC_KEYS)} Else rename it")
+        for key in metadata
+        if key not in SPEC_KEYS and closest(key.lower(), SPEC_KEYS).startswith("Did you mean")
+    ]
+    refuse(problems, "metadata")
+    given: dict[str, object] = {key: value for key, value in metadata.items() if key in SPEC_KEYS - {"name"}}
+    for key in _COUNTS:
+        if isinstance(text := given.get(key), str) and _WHOLE.fullmatch(text):
+            given[key] = int(text)
+    return _spec({**given, "name": name}, policy, fleet_gpus, "metadata")
+
+
+def spec_from_mapping(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None = None) -> WorkloadSpec:
+    """Return the spec in a mapping of natural types; the policy's defaults fill what is missing.
+
+    `fleet_gpus`, when known, is what the fleet has in all: nothing larger is accepted. Raises RequestError.
+    """
+    return _spec(obj, policy, fleet_gpus, "spec")
+
+
+def submission_from_mapping(
+    obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None = None
+) -> tuple[WorkloadSpec, JobPart]:
+    """Return the spec and the job of a whole submission: a spec's keys beside entrypoint, runtime_env, metadata.
+
+    Raises RequestError.
+    """
+    job = _validated(JobPart, {key: value for key, value in obj.items() if key in JOB_KEYS}, "submission")
+    rest = {key: value for key, value in obj.items() if key not in JOB_KEYS}
+    return _spec(rest, policy, fleet_gpus, "submission"), job
+
+
+def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> ServiceSpec:
+    """Return what a service asks, checked against the policy; raise RequestError."""
+    spec = _validated(ServiceSpec, obj, "service")
+    problems = check_ask(_ask(spec, policy.default_class.service, bundles=max(1, spec.floor)), policy)
+    if spec.floor > spec.max:
+        problems.append(
+            Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
+        )
+    refuse(problems, f"service {spec.name}")
+    return spec
+
+
+def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> Workload:
+    """Return the engine's queued workload of a spec that this policy has accepted; `submitted_at` in seconds."""
+    return Workload(
+        name=spec.name,
+        kind=Kind(spec.kind),
+        team=spec.team,
+        priority=policy.classes[spec.priority].value,
+        shape=Shape(gpus=spec.gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
+        bundles=spec.nodes,
+        within=spec.within,
+        accelerator=spec.accelerator,
+        submitted_at=submitted_at,
+        grace_s=spec.grace,
+    )
+
+
+def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None, source: str) -> WorkloadSpec:
+    if obj.get("kind") == "service":
+        problem = Problem(
+            path=("kind",),
+            what="services are not submitted",
+            fix="Deploy it with Ray Serve and the fleet's autoscaling policy; it then announces itself",
+        )
+        refuse([problem], source)
+    spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
+    refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")
+    return spec
+
+
+def _defaults(obj: Mapping[str, object], policy: PolicyFile) -> dict[str, object]:
+    """Return what the policy says for what a submission left out."""
+    values = policy.defaults.model_dump(mode="json", exclude_none=True)
+    kind = obj.get("kind", policy.defaults.kind)
+    if kind == "gang":
+        values |= {"priority": policy.default_class.gang, "notice": "library"}
+    else:
+        values |= {"priority": policy.default_class.backfill, "notice": "signal"}
+    return values | {"grace": f"{round(policy.drain.grace * 1000)}ms"}
+
+
+def _validated(model: type[Model], obj: Mapping[str, object], source: str) -> Model:
+    try:
+        return model.model_validate(obj)
+    except ValidationError as error:
+        refuse(from_pydantic(error, model), source)
+        raise  # not reached: pydantic never reports an error without details
+
+
+def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, bundles: int) -> Ask:
+    return Ask(kind=spec.kind, team=spec.team, priority=priority, bundles=bundles, gpus=spec.gpus)
+
+
+def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
+    problems = check_ask(_ask(spec, spec.priority, spec.nodes), policy)
+    if spec.within is not None and spec.within not in policy.topology.levels:
+        problems.append(
+            Problem(
+                path=("within",),
+                what=f"{spec.within!r} is no topology level",
+                fix=closest(spec.within, policy.topology.levels),
+            )
+        )
+    if spec.grace > policy.drain.longest_grace:
+        problems.append(
+            Problem(
+                path=("grace",),
+                what=f"is {spec.grace:g} s, above the policy's longest of {policy.drain.longest_grace:g} s",
+                fix=f"Write {policy.drain.longest_grace:g}s or less",
+            )
+        )
+    if fleet_gpus is not None and spec.total_gpus > fleet_gpus:
+        problems.append(
+            Problem(
+                path=("nodes",),
+                what=f"{spec.nodes} nodes of {spec.gpus} GPUs are {spec.total_gpus}; the fleet has {fleet_gpus}",
+                fix="Ask for fewer nodes",
+            )
+        )
+    return problems

@@ -1,0 +1,283 @@
+"""The policy file: what it says to the engine, what is refused, and that it survives writing and reading."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_app.engine import policy as engine
+from fleet_app.engine.errors import RequestError
+from fleet_app.policy.fleet import check_fleet, load_fleet
+from fleet_app.policy.load import dump_policy, load_policy, parse_policy, policy_schema, to_engine
+from fleet_app.policy.schema import PolicyFile
+from tests.unit.policy.texts import POLICY, policy, with_line
+
+CLUSTERS = Path(__file__).resolve().parents[3] / "clusters"
+NODES = sorted(CLUSTERS.glob("*-nodes.yaml"))
+POLICIES = sorted(set(CLUSTERS.glob("*.yaml")) - set(NODES))
+
+REFUSED = {
+    "an unknown key": ("name: test", "name: test\ncolour: red", "policy:3: colour", "not a known key", "Known"),
+    "a slip of a key": ("drain: {grace", "drain: {grase", "policy:15: drain.grase", "'grase'", "'grace'"),
+    "no version": ("version: 1\n", "", "version", "is missing", "Add version"),
+    "a version to come": ("version: 1", "version: 2", "policy:1: version", "at most 1, not 2", "1 or less"),
+    "true is no number": ("version: 1", "version: true", "version", "whole number, not True", "without quotes"),
+    "a name with odd characters": ("name: test", "name: 'a/../b'", "name", "'a/../b'", "plain name"),
+    "a name that is a number": ("name: test", "name: 12", "name", "must be text, not 12", "quotes"),
+    "a name that is too long": ("name: test", f"name: {'x' * 64}", "name", "at most 63", "plain name"),
+    "negative GPUs": (
+        "{nominal: 48}",
+        "{nominal: -1}",
+        "lab.teams.research.nominal",
+        "at least 0, not -1",
+        "0 or more",
+    ),
+    "2^62 GPUs": ("{nominal: 48}", f"{{nominal: {2**62}}}", "research.nominal", "4611686018427387904", "or less"),
+    "NaN GPUs": ("{nominal: 48}", "{nominal: .nan}", "research.nominal", "whole number, not nan", "without quotes"),
+    "half a GPU": ("{nominal: 48}", "{nominal: 0.5}", "research.nominal", "whole number, not 0.5", "point"),
+    "GPUs as text": (
+        "{nominal: 48}",
+        "{nominal: '48'}",
+        "research.nominal",
+        "whole number, not '48'",
+        "without quotes",
+    ),
+    "GPUs as a flag": ("{nominal: 48}", "{nominal: true}", "research.nominal", "not True", "without quotes"),
+    "a team that is a list": ("{nominal: 48}", "[48]", "lab.teams.research", "must be a mapping", "key: value"),
+    "an organisation of nothing": ("    nominal: 80", "    nominal: 70", "lab.nominal", "have 80 together", "lower"),
+    "a lending limit above nominal": (
+        "{nominal: 48}",
+        "{nominal: 48, lending_limit: 49}",
+        "research.lending_limit",
+        "49 GPUs, more than its nominal of 48",
+        "48 or less",
+    ),
+    "a name used twice in the tree": (
+        "batch: {nominal: 0, borrowing_limit: 40}",
+        "lab: {nominal: 0}",
+        "lab.teams.lab",
+        "also the name of organisations.lab",
+        "name of its own",
+    ),
+    "zero GPUs a node": ("gpus_per_node: 8", "gpus_per_node: 0", "topology.gpus_per_node", "at least 1", "1 or more"),
+    "a level named twice": ("[spine, leaf]", "[leaf, leaf]", "topology.levels[1]", "named twice", "outermost first"),
+    "a level that is a label of ours": ("[spine, leaf]", "[class]", "levels[0]", "none of class", "Choose a name"),
+    "no levels": ("[spine, leaf]", "[]", "topology.levels", "at least 1 entries", "Add"),
+    "a grace without unit": ("grace: 60s", "grace: 60", "policy:15: drain.grace", "its unit, not 60", "90s"),
+    "no grace": ("grace: 60s", "grace: 0s", "drain.grace", "longer than nothing", "30s"),
+    "a grace above the longest": ("grace: 60s", "grace: 6m", "drain.grace", "360 s, above", "raise longest_grace"),
+    "committed work that borrows": (
+        "value: 50000,",
+        "value: 50000, borrows: true,",
+        "training-committed.borrows",
+        "does not yield",
+        "yields: true",
+    ),
+    "serving that yields": (
+        "value: 100000,",
+        "value: 100000, yields: true,",
+        "serving-production.yields",
+        "serving never yields",
+        "yields: false",
+    ),
+    "yields as a word": (
+        "yields: true}",
+        "yields: 'yes'}",
+        "training-backfill.yields",
+        "true or false",
+        "true or false",
+    ),
+    "training above serving": (
+        "value: 50000",
+        "value: 200000",
+        "serving-production.value",
+        "below the 200000",
+        "highest",
+    ),
+    "two classes of one value": ("value: 50000", "value: 1000", "training-backfill.value", "also the value", "its own"),
+    "a class for a team that is not there": (
+        "teams: [serving]",
+        "teams: [servin]",
+        "serving-production.teams[0]",
+        "'servin' is unknown",
+        "Did you mean 'serving'?",
+    ),
+    "a default class that is not there": (
+        "headroom:",
+        "default_class: {gang: training-comitted}\nheadroom:",
+        "default_class.gang",
+        "'training-comitted' is unknown",
+        "Did you mean 'training-committed'?",
+    ),
+    "gangs at the class of services": (
+        "headroom:",
+        "default_class: {gang: serving-production}\nheadroom:",
+        "default_class.gang",
+        "class of services",
+        "below it",
+    ),
+    "backfill at a class that does not yield": (
+        "headroom:",
+        "default_class: {backfill: training-committed}\nheadroom:",
+        "default_class.backfill",
+        "does not yield",
+        "yields: true",
+    ),
+    "more headroom than serving has": ("immediate: 4", "immediate: 33", "headroom.immediate", "33 GPUs", "32 or less"),
+    "a default team that is not there": ("{team: batch}", "{team: bach}", "defaults.team", "'bach'", "'batch'"),
+    "an organisation as default team": ("{team: batch}", "{team: lab}", "defaults.team", "'lab' is unknown", "Known"),
+    "a default team that may not": (
+        "{team: batch}",
+        "{team: batch, kind: gang}",
+        "defaults.team",
+        "may not submit at class 'training-committed'",
+        "classes.training-committed.teams",
+    ),
+    "a default bundle above a node": ("{team: batch}", "{gpus: 9}", "defaults.gpus", "a node has 8", "less a node"),
+    "a price that is infinite": (
+        "headroom:",
+        "accounting: {price_per_gpu_hour: .inf}\nheadroom:",
+        "accounting.price_per_gpu_hour",
+        "finite number, not inf",
+        "ordinary number",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "where", "what", "fix"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_policy_is_refused_with_path_value_and_fix(old, new, where, what, fix):
+    with pytest.raises(RequestError) as refused:
+        parse_policy(with_line(old, new))
+    assert where in refused.value.where
+    assert what in refused.value.what
+    assert fix in refused.value.fix
+
+
+def test_all_that_is_wrong_is_said_at_once_one_a_line():
+    text = with_line("{nominal: 48}", "{nominal: -1}").replace("grace: 60s", "grace: 60").replace("name: test\n", "")
+    with pytest.raises(RequestError) as refused:
+        parse_policy(text, "fleet.yaml")
+    first, *rest = refused.value.what.splitlines()
+    assert first == "3 problems"
+    assert [line.split(": ")[0] for line in rest] == ["fleet.yaml:1", "fleet.yaml:8", "fleet.yaml:14"]
+    assert all(". " in line for line in rest)
+
+
+def test_a_thousand_problems_are_cut_short():
+    text = POLICY + "".join(f"key{number}: 1\n" for number in range(1000))
+    with pytest.raises(RequestError) as refused:
+        parse_policy(text)
+    first, *rest = refused.value.what.splitlines()
+    assert (first, len(rest)) == ("more than 50 problems", 50)
+
+
+def test_the_engine_reads_what_the_file_says():
+    quota = engine.Quota
+    priority = engine.PriorityClass
+    assert to_engine(policy()) == engine.Policy(
+        levels=("spine", "leaf"),
+        quotas=(
+            quota(name="lab", nominal_gpus=80),
+            quota(name="serving", parent="lab", nominal_gpus=32, borrowing_limit_gpus=0),
+            quota(name="research", parent="lab", nominal_gpus=48),
+            quota(name="batch", parent="lab", nominal_gpus=0, borrowing_limit_gpus=40),
+        ),
+        classes=(
+            priority(name="serving-production", value=100_000),
+            priority(name="training-backfill", value=1_000, borrows=True, yields=True),
+            priority(name="training-committed", value=50_000),
+        ),
+        drain=engine.DrainContract(grace_s=60.0, longest_grace_s=300.0, max_broken=3, restart_cost_s=60.0),
+        headroom=engine.Headroom(immediate_gpus=4),
+    )
+
+
+def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():
+    quotas = to_engine(parse_policy(with_line("    nominal: 80\n", ""))).quotas
+    assert quotas[0] == engine.Quota(name="lab", nominal_gpus=80)
+
+
+def test_a_policy_needs_no_more_than_a_name_and_its_teams():
+    short = parse_policy("version: 1\nname: x\norganisations: {solo: {nominal: 8}}\n")
+    assert [item.name for item in to_engine(short).classes] == [
+        "serving-production",
+        "training-backfill",
+        "training-committed",
+    ]
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_every_policy_in_clusters_is_in_order(path):
+    assert to_engine(load_policy(path)).quotas
+
+
+@pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
+def test_every_fleet_in_clusters_matches_its_policy(path):
+    fleet = load_fleet(path)
+    of_fleet = load_policy(path.with_name(path.name.replace("-nodes", "")))
+    nominal = sum(quota.nominal_gpus for quota in to_engine(of_fleet).quotas if quota.parent is None)
+    assert check_fleet(fleet, of_fleet) == []
+    assert fleet.name == of_fleet.name
+    assert fleet.total_gpus == nominal
+
+
+def test_the_2048_gpu_example_has_the_numbers_of_its_headline():
+    quotas = {quota.name: quota.nominal_gpus for quota in to_engine(load_policy(CLUSTERS / "fleet-2048.yaml")).quotas}
+    assert (quotas["company"], quotas["products"], quotas["models"]) == (2048, 1200, 848)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_the_schema_accepts_what_the_loader_accepts(path):
+    schema = policy_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+
+
+def test_the_schema_is_plain_json_and_refuses_unknown_keys():
+    schema = json.loads(json.dumps(policy_schema()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**yaml.safe_load(POLICY), "colour": "red"}, schema)
+
+
+COUNTS = st.integers(min_value=0, max_value=1000)
+NAMES = st.from_regex(r"[a-z][a-z0-9_.-]{0,20}", fullmatch=True)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> PolicyFile:
+    """Any policy with one organisation, whose teams and numbers are whatever they are."""
+    names = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
+    limits = st.none() | COUNTS
+    teams = {}
+    for name in names[1:]:
+        nominal = draw(COUNTS)
+        lends = draw(st.none() | st.integers(min_value=0, max_value=nominal))
+        teams[name] = {"nominal": nominal, "lending_limit": lends, "borrowing_limit": draw(limits)}
+    grace = draw(st.integers(min_value=1, max_value=600_000))
+    document = {
+        "version": 1,
+        "name": draw(NAMES),
+        "organisations": {names[0]: {"teams": teams}},
+        "drain": {"grace": f"{grace}ms", "restart_cost": f"{draw(COUNTS)}s"},
+        "defaults": {"cpus": draw(COUNTS) / 1000, "memory": f"{draw(COUNTS)}MiB"},
+        "accounting": {"price_per_gpu_hour": draw(st.floats(min_value=0, max_value=1000))},
+    }
+    return PolicyFile.model_validate(document)
+
+
+@given(policies())
+def test_a_policy_written_is_read_back_the_same(given_policy):
+    assert parse_policy(dump_policy(given_policy)) == given_policy
+
+
+@given(st.sampled_from(POLICY.splitlines()), st.text(alphabet="abc:{}[]-,&*!|>'\"#%@`0189.~ \t", max_size=12))
+def test_whatever_a_line_is_replaced_by_the_policy_is_read_or_refused(line, other):
+    with contextlib.suppress(RequestError):
+        parse_policy(POLICY.replace(line, other))

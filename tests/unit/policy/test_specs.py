@@ -1,0 +1,284 @@
+"""Submissions: how they are filled from the policy, what the engine gets, and what is refused for good."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_app.engine.errors import RequestError
+from fleet_app.engine.values import Shape
+from fleet_app.engine.workload import Kind, Workload
+from fleet_app.policy.specs import (
+    WorkloadSpec,
+    load_spec,
+    service_from_mapping,
+    spec_from_mapping,
+    spec_from_metadata,
+    submission_from_mapping,
+    to_workload,
+)
+from tests.unit.policy.texts import policy
+
+GANG = {"name": "llm", "kind": "gang", "team": "research", "nodes": 4, "gpus": 8}
+
+REFUSED = {
+    "negative GPUs": ({"gpus": -8}, "gpus", "at least 1, not -8"),
+    "zero GPUs": ({"gpus": 0}, "gpus", "at least 1, not 0"),
+    "NaN GPUs": ({"gpus": float("nan")}, "gpus", "whole number, not nan"),
+    "infinite GPUs": ({"gpus": float("inf")}, "gpus", "whole number, not inf"),
+    "2^62 GPUs": ({"gpus": 2**62}, "gpus", "not 4611686018427387904"),
+    "half a GPU": ({"gpus": 0.5}, "gpus", "whole number, not 0.5"),
+    "GPUs as a flag": ({"gpus": True}, "gpus", "whole number, not True"),
+    "GPUs as a list": ({"gpus": [8]}, "gpus", "whole number, not [8]"),
+    "no nodes": ({"nodes": 0}, "nodes", "at least 1, not 0"),
+    "2^62 nodes": ({"nodes": 2**62}, "nodes", "at most 100000"),
+    "more GPUs than a node has": ({"gpus": 9, "nodes": 1}, "gpus", "is 9 a bundle, but a node has 8"),
+    "committed work above its team's nominal": (
+        {"nodes": 7},
+        "team",
+        "asks 56 GPUs, but team 'research' has at most 48",
+    ),
+    "backfill above its team's borrowing limit": (
+        {"kind": "backfill", "team": "batch", "nodes": 6},
+        "team",
+        "at most 40 with all it may borrow",
+    ),
+    "an unknown team": ({"team": "reserch"}, "team", "'reserch' is unknown"),
+    "an organisation": ({"team": "lab"}, "team", "is an organisation"),
+    "an unknown class": ({"priority": "training-comitted"}, "priority", "is unknown"),
+    "the class of services": ({"team": "serving", "priority": "serving-production"}, "priority", "for services only"),
+    "a class that is not the team's": ({"team": "batch"}, "priority", "may not submit at class 'training-committed'"),
+    "backfill that would not yield": (
+        {"kind": "backfill", "priority": "training-committed"},
+        "priority",
+        "does not yield",
+    ),
+    "an unknown kind": ({"kind": "cron"}, "kind", "'gang' or 'backfill', not 'cron'"),
+    "a service": ({"kind": "service"}, "kind", "services are not submitted"),
+    "an unknown key": ({"gpu": 8}, "gpu", "'gpu' is not a known key"),
+    "a level that is none": ({"within": "rack"}, "within", "'rack' is no topology level"),
+    "memory without unit": ({"memory": 4}, "memory", "with its unit, not 4"),
+    "negative CPUs": ({"cpus": -1}, "cpus", "from 0 to 100000, not -1"),
+    "NaN CPUs": ({"cpus": float("nan")}, "cpus", "not nan"),
+    "a grace without unit": ({"grace": 30}, "grace", "with its unit, not 30"),
+    "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
+    "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
+    "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "null where there must be something": ({"nodes": None}, "nodes", "not None"),
+}
+
+NAMES = {
+    "empty": "",
+    "a path": "../../etc/passwd",
+    "a slash": "a/b",
+    "a leading dash": "-rf",
+    "a leading point": ".hidden",
+    "a space": "a b",
+    "a line break": "a\nb",
+    "a line break at the end": "a\n",
+    "a NUL": "a\0b",
+    "a quote": "a'b",
+    "not ASCII": "größe",
+    "a right-to-left mark": "a\u202eb",
+    "64 characters": "x" * 64,
+    "the name of an attempt": "llm.2",
+    "digits after the last point": "llm.v1.10",
+    "a number": 7,
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize(("changes", "where", "what"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_spec_is_refused_with_path_value_and_fix(changes, where, what):
+    with pytest.raises(RequestError) as refused:
+        spec_from_mapping({**GANG, **changes}, policy(), fleet_gpus=80)
+    assert refused.value.where.endswith(f": {where}")
+    assert what in refused.value.what
+    assert refused.value.fix
+
+
+def test_a_gang_larger_than_the_fleet_is_refused_where_the_fleet_is_known():
+    assert spec_from_mapping({**GANG, "nodes": 6}, policy(), fleet_gpus=48).total_gpus == 48
+    with pytest.raises(RequestError, match="6 nodes of 8 GPUs are 48; the fleet has 47"):
+        spec_from_mapping({**GANG, "nodes": 6}, policy(), fleet_gpus=47)
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_hostile_name_is_refused(name):
+    with pytest.raises(RequestError) as refused:
+        spec_from_mapping({**GANG, "name": name}, policy())
+    assert refused.value.where.endswith("name")
+    assert refused.value.fix
+    assert "\n" not in refused.value.sentence()
+
+
+def test_what_a_gang_does_not_say_comes_from_the_policy():
+    assert spec_from_mapping(GANG, policy()) == WorkloadSpec(
+        name="llm",
+        kind="gang",
+        team="research",
+        priority="training-committed",
+        nodes=4,
+        gpus=8,
+        cpus=1,
+        memory=0,
+        grace="60s",
+        notice="library",
+    )
+
+
+def test_a_job_without_fleet_metadata_is_what_the_policy_takes_it_for():
+    assert spec_from_metadata("job", {}, policy()) == WorkloadSpec(
+        name="job",
+        kind="backfill",
+        team="batch",
+        priority="training-backfill",
+        grace="60s",
+        notice="signal",
+    )
+
+
+def test_metadata_is_text_and_says_the_same_as_yaml():
+    texts = {
+        "kind": "gang",
+        "team": "research",
+        "nodes": "2",
+        "gpus": "8",
+        "cpus": "1.5",
+        "memory": "4GiB",
+        "grace": "30s",
+    }
+    natural = {**texts, "name": "llm", "nodes": 2, "gpus": 8, "cpus": 1.5}
+    assert spec_from_metadata("llm", texts, policy()) == spec_from_mapping(natural, policy())
+
+
+METADATA = {
+    "a count with a point": ({"gpus": "8.0"}, "gpus"),
+    "a count in words": ({"gpus": "eight"}, "gpus"),
+    "a negative count": ({"gpus": "-8"}, "gpus"),
+    "2^62": ({"gpus": str(2**62)}, "gpus"),
+    "digits without end": ({"gpus": "9" * 10_000}, "gpus"),
+    "NaN": ({"gpus": "NaN"}, "gpus"),
+    "an empty team": ({"team": ""}, "team"),
+    "a slip of a key": ({"prioritty": "training-backfill"}, "prioritty"),
+    "a key in capitals": ({"Team": "research"}, "Team"),
+}
+
+
+@pytest.mark.parametrize(("metadata", "where"), METADATA.values(), ids=METADATA)
+def test_wrong_metadata_is_refused(metadata, where):
+    with pytest.raises(RequestError) as refused:
+        spec_from_metadata("job", metadata, policy())
+    assert refused.value.where.endswith(where)
+    assert len(refused.value.sentence()) < 400
+
+
+def test_the_users_own_metadata_and_a_name_in_it_are_left_alone():
+    metadata = {"owner": "mira", "job_submission_id": "other", "name": "somebody-else"}
+    assert spec_from_metadata("job", metadata, policy()).name == "job"
+
+
+def test_without_a_default_team_a_team_must_be_named():
+    teamless = policy().model_copy(update={"defaults": policy().defaults.model_copy(update={"team": None})})
+    with pytest.raises(RequestError, match="team: is missing"):
+        spec_from_metadata("job", {}, teamless)
+
+
+def test_the_engine_gets_the_workload_in_its_own_units():
+    spec = spec_from_mapping({**GANG, "cpus": 0.5, "memory": "4GiB", "within": "spine", "grace": "2m"}, policy())
+    assert to_workload(spec, policy(), submitted_at=12.0) == Workload(
+        name="llm",
+        kind=Kind.GANG,
+        team="research",
+        priority=50_000,
+        shape=Shape(gpus=8, cpu_milli=500, memory_mib=4096),
+        bundles=4,
+        within="spine",
+        submitted_at=12.0,
+        grace_s=120.0,
+    )
+
+
+JOBS = {
+    "no entrypoint": ({}, "entrypoint"),
+    "an empty entrypoint": ({"entrypoint": "  "}, "entrypoint"),
+    "a NUL in the entrypoint": ({"entrypoint": "python\0"}, "entrypoint"),
+    "an endless entrypoint": ({"entrypoint": "x" * 70_000}, "entrypoint"),
+    "metadata that is not text": ({"entrypoint": "x", "metadata": {"a": 1}}, "metadata.a"),
+    "a runtime environment that is a list": ({"entrypoint": "x", "runtime_env": []}, "runtime_env"),
+}
+
+
+@pytest.mark.parametrize(("job", "where"), JOBS.values(), ids=JOBS)
+def test_a_wrong_job_is_refused(job, where):
+    with pytest.raises(RequestError) as refused:
+        submission_from_mapping({**GANG, **job}, policy())
+    assert refused.value.where.endswith(where)
+
+
+def test_a_file_holds_spec_and_job_side_by_side(tmp_path):
+    path = tmp_path / "gang.yaml"
+    path.write_text("name: llm\nkind: gang\nteam: research\nnodes: 2\ngpus: 8\nentrypoint: python train.py\n")
+    spec, job = submission_from_mapping(load_spec(path), policy())
+    assert (spec.name, spec.total_gpus, job.entrypoint) == ("llm", 16, "python train.py")
+
+
+SERVICES = {
+    "a team that may not serve": ({"team": "research"}, "priority", "may not submit at class 'serving-production'"),
+    "a floor above its most": ({"floor": 3, "max": 2}, "floor", "is 3, above max of 2"),
+    "a floor above the team's nominal": ({"gpus": 8, "floor": 5}, "team", "asks 40 GPUs"),
+    "zero GPUs": ({"gpus": 0}, "gpus", "at least 1"),
+    "more GPUs than a node has": ({"gpus": 16}, "gpus", "a node has 8"),
+    "a negative floor": ({"floor": -1}, "floor", "at least 0"),
+    "a flag as floor": ({"floor": True}, "floor", "whole number"),
+}
+
+
+@pytest.mark.parametrize(("changes", "where", "what"), SERVICES.values(), ids=SERVICES)
+def test_a_wrong_service_is_refused(changes, where, what):
+    with pytest.raises(RequestError) as refused:
+        service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **changes}, policy())
+    assert refused.value.where.endswith(where)
+    assert what in refused.value.what
+
+
+def test_a_service_inside_its_teams_nominal_is_accepted():
+    spec = service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, "floor": 2, "max": 8}, policy())
+    assert (spec.kind, spec.gpus, spec.floor, spec.max) == ("service", 4, 2, 8)
+
+
+@given(
+    st.builds(
+        dict,
+        name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", fullmatch=True),
+        nodes=st.integers(min_value=1, max_value=6),
+        gpus=st.integers(min_value=1, max_value=8),
+        cpus=st.integers(min_value=0, max_value=64_000).map(lambda thousandths: thousandths / 1000),
+        memory=st.integers(min_value=1, max_value=10**6).map(lambda count: f"{count}MiB"),
+        within=st.sampled_from([None, "spine", "leaf"]),
+        grace=st.integers(min_value=1, max_value=300_000).map(lambda count: f"{count}ms"),
+    )
+)
+def test_a_spec_sent_as_json_is_read_back_the_same(fields):
+    spec = spec_from_mapping({"kind": "gang", "team": "research", **fields}, policy())
+    assert spec_from_mapping(spec.model_dump(mode="json"), policy()) == spec
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(WorkloadSpec.model_fields)),
+        st.text(max_size=12)
+        | st.integers()
+        | st.floats()
+        | st.booleans()
+        | st.none()
+        | st.lists(st.integers(), max_size=2),
+    )
+)
+def test_whatever_is_submitted_is_read_or_refused_as_a_request(fields):
+    try:
+        spec = spec_from_mapping(fields, policy(), fleet_gpus=80)
+    except RequestError:
+        return
+    assert 1 <= spec.total_gpus <= 80
