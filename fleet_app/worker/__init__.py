@@ -1,0 +1,1 @@
+"""The library inside jobs and replicas: membership of a gang, drain notice, acknowledgement, heartbeat."""

@@ -1,0 +1,112 @@
+"""Membership: what this process was told about its attempt, and the placement group that holds its GPUs.
+
+Reads the environment that the arbiter gives to every process of a fleet job. Does not know notices or checkpoints'
+contents; it never creates or removes a group, both are the arbiter's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray._raylet import PlacementGroupID
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from fleet_app.worker.contract import ENV_ATTEMPT, JobEnvironment
+
+JOIN_TIMEOUT_S = 30.0
+"""The arbiter submits a job only when its group is ready, so a wait this long means that the group is gone."""
+
+
+class NotAFleetJobError(RuntimeError):
+    """This process was not started by the fleet; nothing was done."""
+
+
+class GroupLostError(RuntimeError):
+    """The placement group of this attempt is gone: end, the arbiter starts the next attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """The last checkpoint that the fleet knows of: where it is and which step it holds."""
+
+    uri: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """One attempt of a fleet job, as any of its processes sees it."""
+
+    job: JobEnvironment
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Membership:
+        """Return what the arbiter told this process.
+
+        Raises NotAFleetJobError outside a fleet job, contract.BadEntryError when the environment was tampered with.
+        """
+        job = JobEnvironment.from_env(environment)
+        if job is None:
+            raise NotAFleetJobError(
+                f"{ENV_ATTEMPT} is not set, so this is no fleet job. Submit it with `fleet submit` or through the "
+                "fleet's gateway."
+            )
+        return cls(job)
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Return the directory for this attempt's checkpoints; every attempt of a workload has its own.
+
+        Its own, because an attempt that was killed may have left a checkpoint that nobody acknowledged, and the
+        next attempt reaches the same step again.
+        """
+        return Path(self.job.checkpoint_dir) / self.job.attempt
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """Return the GPUs and CPUs of one bundle as Ray writes them; absent when there are none."""
+        amounts = {"GPU": self.job.gpus_per_bundle, "CPU": self.job.cpu_milli_per_bundle / 1000}
+        return {name: amount for name, amount in amounts.items() if amount}
+
+    def resume_point(self) -> ResumePoint | None:
+        """Return the acknowledged checkpoint to go on from; None at the first start."""
+        if self.job.resume_uri is None or self.job.resume_step is None:
+            return None
+        return ResumePoint(uri=self.job.resume_uri, step=self.job.resume_step)
+
+    def group(self) -> PlacementGroup:
+        """Return a handle of the placement group, without asking Ray about it. Needs ray.init()."""
+        # By id: looking a group up by its name works in its own Ray namespace only, and a driver has another.
+        return PlacementGroup(PlacementGroupID.from_hex(self.job.group_id))
+
+    def join(self) -> PlacementGroup:
+        """Return the placement group once Ray says that it is there. Raises GroupLostError."""
+        group = self.group()
+        if not group.wait(JOIN_TIMEOUT_S):
+            raise GroupLostError(f"the placement group {self.job.group_id} of {self.job.attempt} is gone")
+        return group
+
+    def start_ranks(self, rank_class: Any, *arguments: Any, **options: Any) -> list[Any]:
+        """Start one actor in each bundle and return their handles; rank i sits in bundle i.
+
+        `rank_class` is a Ray actor class; it is made with its rank and then `arguments`. Each actor takes the
+        whole bundle. `options` are further Ray actor options (`runtime_env` and such).
+        """
+        group = self.join()
+        gpus, cpus = self.bundle.get("GPU", 0), self.bundle.get("CPU", 0)
+        return [
+            rank_class.options(
+                num_gpus=gpus,
+                num_cpus=cpus,
+                # An actor that restarts in a removed group waits for ever, and so do its callers.
+                max_restarts=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+                **options,
+            ).remote(rank, *arguments)
+            for rank in range(self.job.bundles)
+        ]

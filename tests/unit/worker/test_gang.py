@@ -1,0 +1,64 @@
+"""A process knows what the arbiter told it, and says so when it was told nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fleet_app.worker.contract import BadEntryError, JobEnvironment
+from fleet_app.worker.gang import Membership, NotAFleetJobError, ResumePoint
+
+
+def environment(**changes: object) -> dict[str, str]:
+    values: dict[str, object] = {
+        "attempt": "llm.2",
+        "workload": "llm",
+        "group_id": "ab" * 18,
+        "bundles": 4,
+        "gpus_per_bundle": 8,
+        "cpu_milli_per_bundle": 1500,
+        "nodes": ("n1", "n2", "n3", "n4"),
+        "checkpoint_dir": "/data/checkpoints/llm",
+        "grace_s": 30.0,
+        **changes,
+    }
+    return JobEnvironment(**values).to_env()  # type: ignore[arg-type]
+
+
+RESUMES = {
+    "the first attempt begins anew": ({}, None),
+    "a later one goes on": ({"resume_uri": "/d/step-7", "resume_step": 7}, ResumePoint(uri="/d/step-7", step=7)),
+    "also from step 0": ({"resume_uri": "/d/step-0", "resume_step": 0}, ResumePoint(uri="/d/step-0", step=0)),
+}
+
+
+@pytest.mark.parametrize(("changes", "want"), RESUMES.values(), ids=RESUMES)
+def test_resume_point(changes: dict[str, object], want: ResumePoint | None) -> None:
+    assert Membership.from_environment(environment(**changes)).resume_point() == want
+
+
+BUNDLES = {
+    "GPUs and CPUs": ({}, {"GPU": 8, "CPU": 1.5}),
+    "no CPU": ({"cpu_milli_per_bundle": 0}, {"GPU": 8}),
+    "no GPU": ({"gpus_per_bundle": 0, "cpu_milli_per_bundle": 2000}, {"CPU": 2.0}),
+}
+
+
+@pytest.mark.parametrize(("changes", "want"), BUNDLES.values(), ids=BUNDLES)
+def test_bundle(changes: dict[str, object], want: dict[str, float]) -> None:
+    assert Membership.from_environment(environment(**changes)).bundle == want
+
+
+def test_every_attempt_has_its_own_place_for_checkpoints() -> None:
+    assert Membership.from_environment(environment()).checkpoint_dir == Path("/data/checkpoints/llm/llm.2")
+
+
+def test_a_process_that_the_fleet_did_not_start_is_told_what_to_do() -> None:
+    with pytest.raises(NotAFleetJobError, match="fleet submit"):
+        Membership.from_environment({})
+
+
+def test_an_environment_that_was_tampered_with_is_refused() -> None:
+    with pytest.raises(BadEntryError):
+        Membership.from_environment({**environment(), "FLEET_BUNDLES": "many"})

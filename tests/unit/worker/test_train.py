@@ -1,0 +1,43 @@
+"""Ray Train is as the fleet needs it, and learns of a notice in its own words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pandas", reason="Ray Train needs the extra `demo`")
+
+from fleet_app.worker import train
+from fleet_app.worker.contract import Notice
+
+
+def worker(rank: int, node_id: str) -> Any:
+    return SimpleNamespace(
+        distributed_context=SimpleNamespace(world_rank=rank), metadata=SimpleNamespace(node_id=node_id)
+    )
+
+
+def test_this_version_of_ray_train_has_all_that_the_fleet_builds_on() -> None:
+    train.check_contract()
+
+
+def test_what_ray_train_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(train.worker.RayTrainWorker, "mark_preempt")
+    with pytest.raises(train.ContractError, match="mark_preempt"):
+        train.check_contract()
+
+
+def test_a_method_that_takes_other_arguments_is_missing_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train._WORKER_GROUP, "_create_placement_group", lambda self, everything: None)
+    with pytest.raises(train.ContractError, match="_create_placement_group"):
+        train.check_contract()
+
+
+def test_a_notice_takes_every_node_with_its_ranks() -> None:
+    info = train.preemption_info(
+        Notice(deadline_at=12.5, why="drain"), [worker(0, "a"), worker(1, "b"), worker(2, "a")]
+    )
+    assert info.deadline_ms == 12_500
+    assert info.preempted_node_to_ranks == {"a": [0, 2], "b": [1]}
