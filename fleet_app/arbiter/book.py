@@ -1,0 +1,134 @@
+"""The arbiter's working copy of what the journal keeps, with what changed since it was last written.
+
+The only thing in the arbiter that changes in memory and matters: whatever is not in here follows from Ray. Does not
+know SQLite or rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from fleet_app.arbiter.notes import Note, What
+from fleet_app.arbiter.ports import Demand
+from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.lifecycle import TERMINAL
+
+V = TypeVar("V")
+
+
+class Table(Generic[V]):
+    """Values by name; `changed` holds the names whose value differs from what the journal has."""
+
+    def __init__(self, rows: Mapping[str, V] | None = None) -> None:
+        """Start with what the journal has."""
+        self._rows: dict[str, V] = dict(rows or {})
+        self.changed: set[str] = set()
+
+    def __iter__(self) -> Iterator[V]:
+        """Yield the values by name; the table may be changed meanwhile."""
+        return iter([self._rows[name] for name in sorted(self._rows)])
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether there is a value of that name."""
+        return name in self._rows
+
+    def get(self, name: str) -> V | None:
+        """Return the value of that name."""
+        return self._rows.get(name)
+
+    def put(self, name: str, value: V) -> None:
+        """Set the value of that name."""
+        known = self._rows.get(name)
+        if known is not value and known != value:
+            self._rows[name] = value
+            self.changed.add(name)
+
+    def drop(self, name: str) -> None:
+        """Remove the value of that name; nothing happens when there is none."""
+        if self._rows.pop(name, None) is not None:
+            self.changed.add(name)
+
+
+class Book:
+    """Workloads, grants, services, settings, and the notes that are not written yet."""
+
+    def __init__(
+        self,
+        records: Mapping[str, Record] | None = None,
+        grants: Mapping[str, GrantRecord] | None = None,
+        demands: Mapping[str, Demand] | None = None,
+        meta: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start with what the journal has."""
+        self.records: Table[Record] = Table(records)
+        self.grants: Table[GrantRecord] = Table(grants)
+        self.demands: Table[Demand] = Table(demands)
+        self.meta: Table[str] = Table(meta)
+        self.notes: list[Note] = []
+        known = (records or {}).values()
+        self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
+        self._order: list[str] | None = None
+        self._forgotten = {record.name for record in known if record.forgotten}
+
+    @property
+    def changed(self) -> bool:
+        """Return whether anything waits to be written."""
+        tables = (self.records, self.grants, self.demands, self.meta)
+        return bool(self.notes) or any(table.changed for table in tables)
+
+    def written(self) -> None:
+        """Forget what changed: the journal has it."""
+        self.notes.clear()
+        self.records.changed.clear()
+        self.grants.changed.clear()
+        self.demands.changed.clear()
+        self.meta.changed.clear()
+
+    def live(self) -> list[Record]:
+        """Return the records of workloads that have not ended, by name."""
+        if self._order is None:
+            self._order = sorted(self._live)
+        return [record for name in self._order if (record := self.records.get(name)) is not None]
+
+    def forgotten(self) -> list[Record]:
+        """Return the records of workloads that are to be deleted, by name."""
+        return [record for name in sorted(self._forgotten) if (record := self.records.get(name)) is not None]
+
+    def put(self, record: Record, notes: Iterable[Note] = ()) -> None:
+        """Set a workload's record, with what happened to it."""
+        self.records.put(record.name, record)
+        self.notes.extend(notes)
+        self._mark(record.name, live=record.workload.phase not in TERMINAL)
+        if record.forgotten:
+            self._forgotten.add(record.name)
+
+    def drop(self, name: str) -> None:
+        """Remove a workload's record."""
+        self.records.drop(name)
+        self._mark(name, live=False)
+        self._forgotten.discard(name)
+
+    def _mark(self, name: str, *, live: bool) -> None:
+        if live != (name in self._live):
+            (self._live.add if live else self._live.discard)(name)
+            self._order = None
+
+    def note(self, at: float, kind: What, subject: str, /, **detail: object) -> None:
+        """Add a note."""
+        self.notes.append(Note(at=at, kind=kind, subject=subject, detail=detail))
+
+    @property
+    def paused(self) -> bool:
+        """Return whether nothing new may be started or drained."""
+        return self.meta.get("paused") == "yes"
+
+    def pause(self, *, paused: bool) -> None:
+        """Start or end a pause."""
+        self.meta.put("paused", "yes" if paused else "no")
+
+    def next_tag(self) -> str:
+        """Return a name for a grant that was never used before."""
+        number = int(self.meta.get("last_grant") or 0) + 1
+        self.meta.put("last_grant", str(number))
+        return f"{number:08x}"

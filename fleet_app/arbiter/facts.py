@@ -1,0 +1,152 @@
+"""One look at the world through the ports, and what the parts of the arbiter ask of it.
+
+Looks no further than it must: an idle fleet costs two calls. Does not know what follows from what it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fleet_app.arbiter.ports import (
+    Ack,
+    Beat,
+    Board,
+    BoardView,
+    Clock,
+    Cluster,
+    ClusterView,
+    GroupView,
+    Jobs,
+    JobView,
+    NodeView,
+)
+from fleet_app.arbiter.records import Record
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.values import NodeClass
+from fleet_app.worker import contract
+
+ENDED = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
+"""Statuses that a Ray job never leaves."""
+
+READY = "CREATED"
+"""The state of a placement group that has all of its bundles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Everything outside that the arbiter can reach."""
+
+    cluster: Cluster
+    jobs: Jobs
+    board: Board
+    clock: Clock
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: what is derived is kept
+class Facts:
+    """The world at `now` (seconds since the epoch).
+
+    `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are the fleet's
+    groups by name, `ids` the same by id. `jobs` is empty when nobody asked, and when the job server did not answer;
+    then `jobs_seen` is false. `left` says how many processes an attempt still has, for those that may be over.
+    """
+
+    now: float
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    groups: Mapping[str, GroupView] = field(default_factory=dict)
+    ids: Mapping[str, GroupView] = field(default_factory=dict)
+    jobs: Mapping[str, JobView] = field(default_factory=dict)
+    jobs_seen: bool = True
+    left: Mapping[str, int] = field(default_factory=dict)
+    board: BoardView = field(default_factory=BoardView)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def ready(self, group: GroupView) -> bool:
+        """Return whether a group has all of its bundles, on living nodes of the fleet."""
+        return group.state == READY and all(bundle.node_id in self.names for bundle in group.bundles)
+
+    def places(self, group: GroupView) -> tuple[str, ...]:
+        """Return the names of the nodes that a ready group's bundles are on, in order."""
+        return tuple(self.names[bundle.node_id or ""] for bundle in group.bundles)
+
+    def status(self, record: Record) -> str | None:
+        """Return the status of the job of a workload's current attempt; None when Ray knows none."""
+        job = self.jobs.get(record.job_id)
+        return None if job is None else job.status
+
+    def over(self, record: Record) -> bool:
+        """Return whether Ray says that the job of the current attempt ended, or does not know it any more."""
+        status = self.status(record)
+        return status is None or status in ENDED
+
+    @cached_property
+    def acks(self) -> Mapping[str, Ack]:
+        """Return what each attempt acknowledged last."""
+        return {ack.attempt: ack for ack in self.board.acks}
+
+    @cached_property
+    def beats(self) -> Mapping[str, Beat]:
+        """Return how far each attempt is."""
+        return {beat.attempt: beat for beat in self.board.beats}
+
+
+def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...] | None]) -> Facts:
+    """Return the world as it is; `ask` returns Ray's jobs, None when the job server does not answer.
+
+    That server fails more easily than the rest of Ray, and serving does not depend on it. The board is read after the
+    processes were counted, so what the last one wrote before it went is seen. Raises FaultError when a port fails.
+    """
+    now = ports.clock.now()
+    view = ports.cluster.observe()
+    answer = ask()
+    jobs = {job.job_id: job for job in answer or ()}
+    holding = [record for record in live if record.workload.holding]
+    ending = frozenset(record.job_id for record in holding if answer is not None and _may_be_gone(record, jobs))
+    left = ports.jobs.processes(ending) if ending else {}
+    nodes = fleet_nodes(view)
+    groups = [group for group in view.groups if contract.is_fleet_group(group.name)]
+    return Facts(
+        now=now,
+        nodes=nodes,
+        groups={group.name: group for group in groups},
+        ids={group.group_id: group for group in groups},
+        jobs=jobs,
+        jobs_seen=answer is not None,
+        left={attempt: left.get(attempt, 0) for attempt in sorted(ending)},
+        board=ports.board.observe(),
+        names={node.node_id: name for name, node in nodes.items() if node.alive},
+    )
+
+
+def _may_be_gone(record: Record, jobs: Mapping[str, JobView]) -> bool:
+    """Looking for processes is dear, so only what ends is looked for."""
+    job = jobs.get(record.job_id)
+    if job is None:
+        return record.job_submitted
+    leaving = record.workload.phase in {Phase.DRAINING, Phase.STOPPING} or record.workload.killed
+    return leaving or job.status in ENDED
+
+
+def fleet_nodes(view: ClusterView) -> dict[str, NodeView]:
+    """Return the nodes that carry a fleet class, by name, in the order of names.
+
+    A node's own name is its label; a dead node gives its name up to a living one, and of two living ones with the
+    same name the second goes by its Ray id.
+    """
+    found: dict[str, NodeView] = {}
+    for node in sorted(view.nodes, key=lambda node: (not node.alive, node.node_id)):
+        if node_class(node) is None:
+            continue
+        name = node.labels.get(contract.NODE_LABEL) or node.node_id
+        if name in found and node.alive:
+            name = node.node_id
+        found.setdefault(name, node)
+    return dict(sorted(found.items()))
+
+
+def node_class(node: NodeView) -> NodeClass | None:
+    """Return whose node it is; None when it is not the fleet's."""
+    label = node.labels.get(contract.CLASS_LABEL)
+    return NodeClass(label) if label in set(NodeClass) else None

@@ -1,0 +1,283 @@
+"""What became of a workload: its record after a look at the world. Pure.
+
+Knows the lifecycle, the drain contract and how Ray's jobs end. Chooses nothing: who starts and who leaves is decided in
+the engine. How an exit is read:
+
+* A job that was not asked to leave: SUCCEEDED and FAILED are what they say; STOPPED was somebody with Ray's own means.
+* One that was asked to leave goes back to the queue, unless it said `done`, or nothing can have told it to leave:
+  SUCCEEDED without an acknowledgement, where a notice would have come as a signal (Ray then says STOPPED).
+* A workload that was cancelled is stopped, however its job ended.
+
+It has ended when its last process is gone, which may be before Ray says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fleet_app.arbiter.facts import ENDED, Facts
+from fleet_app.arbiter.notes import Note, What
+from fleet_app.arbiter.records import Checkpoint, Notice, Record, attempt_id
+from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.worker import contract
+
+DOUBT_S = 15.0
+"""How long Ray takes to see that a node died, by default; the jobs on it fail at once."""
+
+LINGER_S = 10.0
+"""How long processes may outlive a job that ended by itself, before they are killed."""
+
+PLACE_WITHIN_S = 10.0
+"""How long an admitted workload waits for its room to be free in Ray, before it is decided anew."""
+
+Step = tuple[Record, tuple[Note, ...]]
+
+
+def followed(record: Record, facts: Facts) -> Step:
+    """Return the record as the world makes it, and what happened."""
+    if record.workload.phase is Phase.QUEUED:
+        return _renumbered(record, facts), ()
+    notes: list[Note] = []
+    # Without the job server's word nothing is concluded from the absence of a job.
+    for step in (_heard, _placed, _launched, _overdue, _ended) if facts.jobs_seen else (_heard, _placed):
+        if not record.workload.holding:
+            break
+        record, news = step(record, facts)
+        notes += news
+    return record, tuple(notes)
+
+
+def _renumbered(record: Record, facts: Facts) -> Record:
+    """Skip an attempt whose id Ray knows already, from a submission that got through after we gave it up."""
+    attempt = record.workload.attempt
+    while attempt_id(record.name, attempt) in facts.jobs:
+        attempt += 1
+    if attempt == record.workload.attempt:
+        return record
+    return replace(record, workload=replace(record.workload, attempt=attempt))
+
+
+def _heard(record: Record, facts: Facts) -> Step:
+    """Take over what the attempt reported: its last step, and its checkpoint if that is further than what we have."""
+    notes: list[Note] = []
+    beat = facts.beats.get(record.job_id)
+    if beat is not None:
+        record = replace(record, step=beat.step, step_at=beat.at)
+    ack = facts.acks.get(record.job_id)
+    if ack is None:
+        return record, ()
+    known = record.checkpoint
+    if known is None or (ack.step, ack.at) > (known.step, known.at):
+        checkpoint = Checkpoint(uri=ack.uri, step=ack.step, at=ack.at, attempt=record.workload.attempt)
+        saved_at = max(record.workload.started_at or 0.0, min(ack.at, facts.now))
+        record = replace(record, checkpoint=checkpoint, workload=replace(record.workload, saved_at=saved_at))
+        if record.workload.phase is Phase.DRAINING:
+            notes.append(_note(record, facts, What.ACKNOWLEDGED, step=ack.step, uri=ack.uri))
+    return record, tuple(notes)
+
+
+def _placed(record: Record, facts: Facts) -> Step:
+    """See whether the attempt's group stands where it should; one that broke under a job ends the attempt."""
+    group = facts.groups.get(contract.workload_group(record.job_id))
+    if group is not None and facts.ready(group) and facts.places(group) == record.workload.nodes:
+        if record.group_id == group.group_id:
+            return record, ()
+        record = replace(record, group_id=group.group_id)
+        return record, (_note(record, facts, What.PLACED, group=group.group_id, nodes=list(record.workload.nodes)),)
+    if record.group_id is None or record.workload.killed:
+        return record, ()
+    if not record.job_submitted and facts.status(record) is None:
+        return replace(record, group_id=None), ()
+    why = "its placement group is gone" if group is None else "its placement group lost a node"
+    return _killed(record, facts, What.LOST, why)
+
+
+def _launched(record: Record, facts: Facts) -> Step:
+    """See that Ray has the job, and that it runs."""
+    status = facts.status(record)
+    if status is None:
+        return record, ()
+    record = replace(record, job_submitted=True)
+    if record.workload.phase is not Phase.ADMITTED or status == "PENDING":
+        return record, ()
+    phase = after(record.workload.phase, Event.START)
+    workload = replace(record.workload, phase=phase, started_at=facts.now, saved_at=facts.now)
+    record = replace(record, workload=workload)
+    resumed = None if record.checkpoint is None else record.checkpoint.step
+    return record, (_note(record, facts, What.STARTED, nodes=list(workload.nodes), resumed_step=resumed),)
+
+
+def _overdue(record: Record, facts: Facts) -> Step:
+    """End what was asked to go and has nothing to save yet, or was cancelled and is still here at its deadline.
+
+    For a job that ended by itself the moment is noted: what lingers longer is killed.
+    """
+    workload = record.workload
+    if facts.left.get(record.job_id, 0) > 0:
+        record = replace(record, seen_alive=True)
+    if workload.killed:
+        return record, ()
+    if workload.phase not in {Phase.DRAINING, Phase.STOPPING}:
+        ended = facts.status(record) in ENDED and record.noticed_at is None
+        return (replace(record, noticed_at=facts.now) if ended else record), ()
+    if facts.status(record) == "PENDING":
+        return _killed(record, facts, What.KILLED, "it had not begun")
+    if workload.phase is Phase.STOPPING and workload.deadline_at is not None and workload.deadline_at <= facts.now:
+        return _killed(record, facts, What.KILLED, "it was cancelled and did not end in time")
+    return record, ()
+
+
+def _killed(record: Record, facts: Facts, what: What, why: str) -> Step:
+    record = replace(record, workload=replace(record.workload, killed=True), message=why)
+    return record, (_note(record, facts, what, why=why),)
+
+
+def _ended(record: Record, facts: Facts) -> Step:
+    event = _event(record, facts)
+    if event is None:
+        return record, ()
+    if event is Event.REQUEUE:
+        return _requeued(record, facts)
+    return _closed(record, facts, event)
+
+
+def _event(record: Record, facts: Facts) -> Event | None:
+    """Return what the end of the attempt means; None while it has not ended."""
+    workload = record.workload
+    if not record.job_submitted:
+        return _never_ran(record, facts)
+    if not _gone(record, facts):
+        return None
+    if workload.phase is Phase.STOPPING:
+        return Event.GONE
+    if workload.phase is Phase.DRAINING:
+        return Event.SUCCEED if _finished(record, facts) else Event.REQUEUE
+    return _unasked(record, facts)
+
+
+def _unasked(record: Record, facts: Facts) -> Event | None:
+    """Return what it means that an attempt ended which nobody asked to leave; what Ray lost is tried again."""
+    status = facts.status(record)
+    if status == "SUCCEEDED":
+        return Event.SUCCEED
+    if record.workload.killed or status is None:
+        return Event.REQUEUE
+    if status == "FAILED" and record.workload.bundles > 1 and not _sure(record, facts):
+        return None
+    return Event.FAIL if status == "FAILED" else Event.CANCEL
+
+
+def _sure(record: Record, facts: Facts) -> bool:
+    """Return whether a gang that failed cannot have failed because of a node: Ray would have missed that by now."""
+    return record.noticed_at is not None and facts.now - record.noticed_at >= DOUBT_S
+
+
+def _never_ran(record: Record, facts: Facts) -> Event | None:
+    """Return how an attempt ends that has no job: at once if it is to end, else when its room does not come free."""
+    workload = record.workload
+    if workload.phase is Phase.STOPPING:
+        return Event.GONE
+    if workload.phase is Phase.DRAINING or workload.killed:
+        return Event.REQUEUE
+    late = facts.now - (workload.admitted_at or 0.0) > PLACE_WITHIN_S
+    return Event.REQUEUE if late and record.group_id is None else None
+
+
+def _gone(record: Record, facts: Facts) -> bool:
+    """Return whether the last process is gone and no other can come.
+
+    No processes prove nothing while Ray may still be about to start them: either Ray says that the job is over, or it
+    was killed, or there were processes and the job had its reason to go.
+    """
+    if facts.left.get(record.job_id) != 0:
+        return False
+    if facts.over(record) or record.kill_sent:
+        return True
+    leaves = record.workload.phase is Phase.STOPPING or _acked_since_notice(record, facts) or _done(record, facts)
+    return record.seen_alive and leaves
+
+
+def _finished(record: Record, facts: Facts) -> bool:
+    """Return whether an attempt that was asked to leave had completed its work."""
+    if _done(record, facts):
+        return True
+    signalled = record.job.notice is Notice.SIGNAL
+    return signalled and facts.status(record) == "SUCCEEDED" and not _acked_since_notice(record, facts)
+
+
+def _done(record: Record, facts: Facts) -> bool:
+    return record.job_id in facts.board.done
+
+
+def _acked_since_notice(record: Record, facts: Facts) -> bool:
+    ack = facts.acks.get(record.job_id)
+    return ack is not None and record.noticed_at is not None and ack.at >= record.noticed_at
+
+
+def _requeued(record: Record, facts: Facts) -> Step:
+    """Put the workload back, ahead of its priority's queue; an attempt that never had a job is not counted."""
+    workload = record.workload
+    ran = record.job_submitted
+    withdrawn = not ran and workload.phase is Phase.ADMITTED and not workload.killed
+    failed = ran and workload.phase is Phase.DRAINING and facts.status(record) == "FAILED"
+    broke = failed and not workload.killed and not _acked_since_notice(record, facts)
+    note = _note(
+        record,
+        facts,
+        What.WITHDRAWN if withdrawn else What.REQUEUED,
+        why="its room did not come free in time" if withdrawn else record.message,
+        step=None if record.checkpoint is None else record.checkpoint.step,
+        killed=workload.killed,
+        freed=[list(pair) for pair in zip(workload.nodes, [workload.shape.gpus] * workload.bundles, strict=False)],
+    )
+    queued = replace(
+        workload,
+        phase=after(workload.phase, Event.REQUEUE),
+        attempt=workload.attempt + ran,
+        nodes=(),
+        admitted_at=None,
+        started_at=None,
+        saved_at=None,
+        deadline_at=None,
+        drained_for=None,
+        killed=False,
+        requeued=workload.requeued or not withdrawn,
+        broken_drains=workload.broken_drains + broke,
+    )
+    kept = Record(
+        workload=queued,
+        job=record.job,
+        checkpoint=record.checkpoint,
+        step=record.step,
+        step_at=record.step_at,
+        forgotten=record.forgotten,
+    )
+    return kept, (note,)
+
+
+def _closed(record: Record, facts: Facts, event: Event) -> Step:
+    """End the workload for good. Who was stopped behind our back counts as cancelled, and is gone already."""
+    phase = after(record.workload.phase, event)
+    if phase not in TERMINAL:
+        phase = after(phase, Event.GONE)
+    job = facts.jobs.get(record.job_id)
+    message = job.message if job is not None and job.message else record.message
+    record = replace(record, workload=replace(record.workload, phase=phase), ended_at=facts.now, message=message)
+    what = {Phase.SUCCEEDED: What.SUCCEEDED, Phase.FAILED: What.FAILED}.get(phase, What.STOPPED)
+    step = None if record.checkpoint is None else record.checkpoint.step
+    return record, (_note(record, facts, what, step=step, message=message),)
+
+
+def lingers(record: Record, facts: Facts) -> bool:
+    """Return whether processes outlive a job that ended by itself, for too long."""
+    since = record.noticed_at
+    return facts.status(record) in ENDED and since is not None and facts.now - since > LINGER_S
+
+
+def refused(record: Record, facts: Facts, why: str) -> Step:
+    """Return the record of a workload whose job Ray will never take."""
+    return _closed(replace(record, message=why), facts, Event.FAIL)
+
+
+def _note(record: Record, facts: Facts, what: What, **detail: object) -> Note:
+    return Note(at=facts.now, kind=what, subject=record.name, detail={"attempt": record.workload.attempt, **detail})

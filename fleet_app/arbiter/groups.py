@@ -1,0 +1,153 @@
+"""Which of the fleet's placement groups should go, and which should be made now. Pure.
+
+Knows the three kinds: a workload's, a grant's, a hold's. Does not call anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts
+from fleet_app.arbiter.observe import is_odd, rooms
+from fleet_app.arbiter.ports import GroupView
+from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Hold
+from fleet_app.engine.values import NOTHING, Shape
+from fleet_app.worker import contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwanted:
+    """A group that should go; `claim` says that it must be taken out of Serve's reach first."""
+
+    group: GroupView
+    claim: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A group that should be made: bundle i on the Ray node `bundles[i][0]`. A hold has no owner."""
+
+    name: str
+    bundles: tuple[tuple[str, Shape], ...]
+    owner: Record | GrantRecord | None = None
+
+
+def unwanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Unwanted]:
+    """Return the fleet's groups that nothing in the book wants, by name; `holds` None leaves holds as they are."""
+    kept = {record.group_id for record in book.live() if record.workload.holding and not record.workload.killed}
+    grants = {grant.group_id: grant for grant in book.grants}
+    surplus = set() if holds is None else _surplus_holds(holds, grants, facts)
+    found: list[Unwanted] = []
+    for name in sorted(facts.groups):
+        group = facts.groups[name]
+        grant = grants.get(group.group_id)
+        if grant is not None:
+            if grant.taken or (is_odd(grant, book) and not grant.occupied):
+                found.append(Unwanted(group=group, claim=True))
+        elif name.startswith(contract.HOLD_GROUP) and facts.ready(group):
+            if group.group_id in surplus:
+                found.append(Unwanted(group=group, claim=True))
+        elif group.group_id not in kept:
+            found.append(Unwanted(group=group, claim=False))
+    return found
+
+
+def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Wanted]:
+    """Return the groups to make now: those whose room is free in Ray's own view, and that all fit together."""
+    room = rooms(facts)
+    found: list[Wanted] = []
+    for one in (*_promised(book, facts), *_admitted(book, facts), *_missing_holds(book, facts, holds)):
+        if all(shape.fits(room.get(node_id, NOTHING)) for node_id, shape in one.bundles):
+            for node_id, shape in one.bundles:
+                room[node_id] -= shape
+            found.append(one)
+    return found
+
+
+def _promised(book: Book, facts: Facts) -> Iterator[Wanted]:
+    for grant in book.grants:
+        name = contract.grant_group(grant.service, grant.name)
+        node = facts.nodes.get(grant.node)
+        if grant.group_id is None and not grant.taken and name not in facts.groups and node is not None:
+            yield Wanted(name=name, bundles=((node.node_id, grant.shape),), owner=grant)
+
+
+def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
+    for record in book.live():
+        workload = record.workload
+        name = contract.workload_group(record.job_id)
+        if workload.phase is not Phase.ADMITTED or workload.killed or record.group_id or name in facts.groups:
+            continue
+        nodes = [facts.nodes.get(node) for node in workload.nodes]
+        bundles = tuple((node.node_id, workload.shape) for node in nodes if node is not None)
+        if len(bundles) == workload.bundles:
+            yield Wanted(name=name, bundles=bundles, owner=record)
+
+
+# Holds: what is kept for somebody on a node may grow and shrink from cycle to cycle, a group cannot.
+
+
+def _missing_holds(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> Iterator[Wanted]:
+    standing = _standing_holds({grant.group_id for grant in book.grants}, facts)
+    for (node, beneficiary), shape in sorted(_asked(holds or ()).items()):
+        groups = standing.get((node, beneficiary), [])
+        missing = (shape - _total(groups)).at_least_nothing()
+        found = facts.nodes.get(node)
+        if found is not None and not missing.is_nothing() and _total(groups).fits(shape):
+            name = contract.hold_group(node, f"{beneficiary}#{_next_number(groups)}")
+            yield Wanted(name=name, bundles=((found.node_id, missing),))
+
+
+def _surplus_holds(holds: Iterable[Hold], grants: Mapping[str | None, GrantRecord], facts: Facts) -> set[str]:
+    """Return the ids of holds that keep too much, or for nobody."""
+    asked = _asked(holds)
+    standing = _standing_holds(set(grants), facts)
+    return {
+        group.group_id
+        for whose, groups in standing.items()
+        if not _total(groups).fits(asked.get(whose, NOTHING))
+        for group in groups
+    }
+
+
+def _asked(holds: Iterable[Hold]) -> dict[tuple[str, str], Shape]:
+    total: dict[tuple[str, str], Shape] = defaultdict(lambda: NOTHING)
+    for hold in holds:
+        total[hold.node, hold.beneficiary] += hold.shape
+    return dict(total)
+
+
+def _standing_holds(grants: set[str | None], facts: Facts) -> dict[tuple[str, str], list[GroupView]]:
+    """Return by node and beneficiary the holds that stand; one that a replica moved into is a grant, and none."""
+    found: dict[tuple[str, str], list[GroupView]] = defaultdict(list)
+    for name in sorted(facts.groups):
+        group = facts.groups[name]
+        whose = held_for(name)
+        if whose is not None and facts.ready(group) and group.group_id not in grants:
+            found[whose].append(group)
+    return found
+
+
+def held_for(group_name: str) -> tuple[str, str] | None:
+    """Return the node and the beneficiary in the name of a hold; None when it is none."""
+    if not group_name.startswith(contract.HOLD_GROUP):
+        return None
+    node, _, rest = group_name.removeprefix(contract.HOLD_GROUP).partition("/")
+    return node, rest.rpartition("#")[0]
+
+
+def _total(groups: Iterable[GroupView]) -> Shape:
+    total = NOTHING
+    for group in groups:
+        for bundle in group.bundles:
+            total += bundle.shape
+    return total
+
+
+def _next_number(groups: Iterable[GroupView]) -> int:
+    return max((int(group.name.rpartition("#")[2]) for group in groups), default=0) + 1

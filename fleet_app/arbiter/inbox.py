@@ -1,0 +1,193 @@
+"""Requests to the arbiter, one JSON file each, in `<home>/inbox`.
+
+Posting needs no living arbiter: a request is on disk, whole, before `post` returns, and is read in the order of
+posting once an arbiter runs. Knows files and the shapes of requests. Does not know what is done with a request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from fleet_app.engine.errors import FaultError
+
+FILE = re.compile(r"(\d{12})-\w+\.json")
+LARGEST_BYTES = 8 * 1024 * 1024
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Submit(_Request):
+    """Queue a workload: `spec` is a dumped `policy.specs.WorkloadSpec`, the rest is its Ray job; `at` in seconds."""
+
+    kind: Literal["submit"] = "submit"
+    spec: dict[str, Any]
+    entrypoint: str
+    runtime_env: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, str] = Field(default_factory=dict)
+    at: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Cancel(_Request):
+    """End a workload for good; a running one gets its grace."""
+
+    kind: Literal["cancel"] = "cancel"
+    name: str
+
+
+class Drain(_Request):
+    """Give a running workload notice; it goes back to the queue. No grace means its own."""
+
+    kind: Literal["drain"] = "drain"
+    name: str
+    grace_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class Forget(_Request):
+    """Delete an ended workload and its Ray jobs; afterwards its name may be used again."""
+
+    kind: Literal["forget"] = "forget"
+    name: str
+
+
+class Pause(_Request):
+    """Go on seeing and deciding, but admit, drain and grant nothing."""
+
+    kind: Literal["pause"] = "pause"
+
+
+class Resume(_Request):
+    """End a pause."""
+
+    kind: Literal["resume"] = "resume"
+
+
+class SetPolicy(_Request):
+    """Put another policy file in force; `text` is YAML, `who` asked for it."""
+
+    kind: Literal["set-policy"] = "set-policy"
+    text: str
+    who: str
+
+
+Request = Submit | Cancel | Drain | Forget | Pause | Resume | SetPolicy
+_ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A file in the inbox that is no request, and why."""
+
+    why: str
+
+
+def folder(home: Path) -> Path:
+    """Return the directory where requests wait."""
+    return home / "inbox"
+
+
+def post(home: Path, request: Request) -> str:
+    """Leave a request for the arbiter and return its id, once it is safely on disk.
+
+    Requests of one poster are read in the order of posting. Raises FaultError when it cannot be written.
+    """
+    try:
+        return _post(folder(home), _ADAPTER.dump_json(request))
+    except OSError as error:
+        raise FaultError(
+            f"the request cannot be kept: {error}", where=str(folder(home)), fix="Free disk space, or check who owns it"
+        ) from error
+
+
+def _post(box: Path, content: bytes) -> str:
+    box.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=box)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unique = temporary.rsplit("-", 1)[1]
+    name = f"{_last(box) + 1:012d}-{unique}.json"
+    Path(temporary).rename(box / name)
+    _sync(box)
+    return name
+
+
+def _last(box: Path) -> int:
+    numbers = (FILE.fullmatch(path.name) for path in box.iterdir())
+    return max((int(number[1]) for number in numbers if number), default=0)
+
+
+def _sync(box: Path) -> None:
+    handle = os.open(box, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def waiting(home: Path, most: int | None = None) -> tuple[tuple[Path, Request | Unreadable], ...]:
+    """Return what waits, in the order of posting, the first `most` of it. Changes nothing, so anybody may look.
+
+    A file that is no request comes as Unreadable: it never blocks the others. Raises FaultError when the inbox cannot
+    be read at all.
+    """
+    box = folder(home)
+    try:
+        paths = sorted(path for path in box.iterdir() if FILE.fullmatch(path.name))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise FaultError(f"the inbox cannot be read: {error}", where=str(box), fix="Check who owns it") from error
+    found = ((path, _read(path)) for path in paths[:most])
+    return tuple((path, request) for path, request in found if request is not None)
+
+
+def _read(path: Path) -> Request | Unreadable | None:
+    """Return what is in a file; None when the arbiter removed it meanwhile."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            return Unreadable(why=f"it is larger than {LARGEST_BYTES} bytes")
+        return _ADAPTER.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return Unreadable(why=f"{where}: {first['msg']}" if where else str(first["msg"]))
+    except OSError as error:
+        return Unreadable(why=str(error))
+
+
+def refuse(path: Path) -> None:
+    """Move a file that is no request to `inbox/refused`, where somebody may look at it.
+
+    Raises FaultError when it cannot be moved.
+    """
+    bin_ = path.parent / "refused"
+    try:
+        bin_.mkdir(exist_ok=True)
+        path.replace(bin_ / path.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FaultError(f"a request cannot be moved: {error}", where=str(path), fix="Check who owns it") from error
+
+
+def done(path: Path) -> None:
+    """Remove a request that has been journaled; nothing happens when it is gone.
+
+    Raises FaultError when the file cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FaultError(f"a request cannot be removed: {error}", where=str(path), fix="Check who owns it") from error

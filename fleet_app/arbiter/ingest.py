@@ -1,0 +1,141 @@
+"""Requests from the inbox into the book: accepted, or refused with a reason that a user finds.
+
+Knows what each request may change. The gateway refuses most nonsense before it gets here; what is checked here holds
+whoever posted it. Does not know files or Ray.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import assert_never
+
+from fleet_app.arbiter import intend
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts
+from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Pause, Request, Resume, SetPolicy, Submit, Unreadable
+from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.records import Job, Notice, Record
+from fleet_app.arbiter.rules import Rules
+from fleet_app.engine import plan
+from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.engine.values import NOTHING
+from fleet_app.engine.workload import Kind, Workload
+from fleet_app.policy.specs import spec_from_mapping, to_workload
+from fleet_app.policy.units import NAME_PATTERN
+
+ARBITER = "arbiter"
+LONGEST_SUBJECT = 100
+
+
+def ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules) -> bool:
+    """Do in the book what a request asks for; return whether it was accepted.
+
+    A refusal is a note, and for a submission also a workload that failed.
+
+    Raises FaultError when a policy cannot be written; the request may then be tried again.
+    """
+    try:
+        _ingest(book, request, facts, rules)
+    except RequestError as error:
+        name = _name(request)
+        book.note(facts.now, What.REFUSED, name[:LONGEST_SUBJECT] or ARBITER, why=error.sentence())
+        if isinstance(request, Submit) and re.match(NAME_PATTERN, name) and name not in book.records:
+            book.put(_refused(request, name, facts.now, error.sentence()))
+        return False
+    return True
+
+
+def _ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules) -> None:
+    match request:
+        case Submit():
+            _submit(book, request, facts, rules)
+        case Cancel(name=name):
+            record = _known(book, name)
+            if not intend.cancel(book, record, facts.now) and record.workload.phase is not Phase.STOPPING:
+                raise _not_now(record, "be cancelled")
+        case Drain():
+            _drain(book, request, facts, rules)
+        case Forget(name=name):
+            record = _known(book, name)
+            if record.workload.phase not in TERMINAL:
+                raise _not_now(record, "be forgotten")
+            book.put(replace(record, forgotten=True))
+        case Pause() | Resume():
+            pausing = isinstance(request, Pause)
+            book.pause(paused=pausing)
+            book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
+        case SetPolicy():
+            changes = [asdict(change) for change in rules.replace(request.text)]
+            book.note(facts.now, What.POLICY, ARBITER, who=request.who, changes=changes)
+        case Unreadable(why=why):
+            raise RequestError(f"a file in the inbox is no request: {why}", fix="See inbox/refused")
+        case _:
+            assert_never(request)
+
+
+def _submit(book: Book, request: Submit, facts: Facts, rules: Rules) -> None:
+    spec = spec_from_mapping(request.spec, rules.file)
+    if spec.name in book.records or spec.name in facts.jobs:
+        raise ConflictError(f"{spec.name} exists already", where="name", fix="Choose another name")
+    # The queue is ordered by this moment, so nobody may set it ahead; it is never after the admission.
+    workload = to_workload(spec, rules.file, min(request.at, facts.now))
+    job = Job(
+        entrypoint=request.entrypoint,
+        runtime_env=request.runtime_env,
+        metadata=request.metadata,
+        notice=Notice(spec.notice),
+    )
+    book.put(Record(workload=workload, job=job))
+    detail = {"team": workload.team, "kind": workload.kind, "bundles": workload.bundles, "gpus": workload.shape.gpus}
+    book.note(facts.now, What.SUBMITTED, spec.name, submitted_at=workload.submitted_at, **detail)
+
+
+def _drain(book: Book, request: Drain, facts: Facts, rules: Rules) -> None:
+    record = _known(book, request.name)
+    asked = record.workload.grace_s if request.grace_s is None else request.grace_s
+    action = plan.Drain(
+        workload=record.name,
+        beneficiary="whoever asked",
+        deadline_at=facts.now + min(asked, rules.engine.drain.longest_grace_s),
+        why="drained on request",
+    )
+    if not intend.drain(book, action, facts.now):
+        raise _not_now(record, "be drained")
+
+
+def _known(book: Book, name: str) -> Record:
+    record = book.records.get(name)
+    if record is None:
+        raise NotFoundError("no workload of that name", where=name[:LONGEST_SUBJECT], fix="See `fleet queue`")
+    return record
+
+
+def _not_now(record: Record, what: str) -> ConflictError:
+    return ConflictError(f"a workload that is {record.workload.phase} cannot {what}", where=record.name)
+
+
+def _name(request: Request | Unreadable) -> str:
+    match request:
+        case Submit(spec=spec):
+            return str(spec.get("name", ""))
+        case Cancel(name=name) | Drain(name=name) | Forget(name=name):
+            return name
+        case _:
+            return ""
+
+
+def _refused(request: Submit, name: str, now: float, why: str) -> Record:
+    """Return a workload that failed before it began, so that whoever submitted it finds out why."""
+    workload = Workload(
+        name=name,
+        kind=Kind.BACKFILL,
+        team=str(request.spec.get("team", "")),
+        priority=0,
+        shape=NOTHING,
+        submitted_at=request.at,
+        phase=after(Phase.QUEUED, Event.REFUSE),
+    )
+    job = Job(entrypoint=request.entrypoint, metadata=request.metadata)
+    return Record(workload=workload, job=job, ended_at=now, message=why)

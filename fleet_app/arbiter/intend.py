@@ -1,0 +1,133 @@
+"""A plan to intents in the book: what is decided becomes what is to be, before anything is done about it. Pure.
+
+An action that no longer fits the book changes nothing: the next cycle decides anew. Does not touch Ray.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
+from fleet_app.engine.plan import Action, Admit, Drain, GiveGrant, Kill, Lose, Plan, TakeGrant
+from fleet_app.engine.workload import Workload
+
+
+def intend(book: Book, plan: Plan, now: float) -> None:
+    """Write the plan's actions into the book; while paused only those that end what was ending already."""
+    for action in plan.actions:
+        if not book.paused or isinstance(action, Kill | Lose):
+            _one(book, action, now)
+
+
+def _one(book: Book, action: Action, now: float) -> None:
+    match action:
+        case Admit():
+            _admit(book, action, now)
+        case Drain():
+            drain(book, action, now)
+        case Kill():
+            _kill(book, action, now)
+        case Lose():
+            _lose(book, action, now)
+        case GiveGrant():
+            _give(book, action, now)
+        case TakeGrant():
+            _take(book, action, now)
+        case _:
+            assert_never(action)
+
+
+def _admit(book: Book, action: Admit, now: float) -> None:
+    record = book.records.get(action.workload)
+    if record is None or record.workload.phase is not Phase.QUEUED:
+        return
+    phase = after(record.workload.phase, Event.ADMIT)
+    workload = replace(record.workload, phase=phase, nodes=action.nodes, admitted_at=now)
+    book.put(replace(record, workload=workload, message=""))
+    book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(action.nodes), why=action.why)
+
+
+def drain(book: Book, action: Drain, now: float) -> bool:
+    """Ask a workload to leave; return False when it is not one that can be asked."""
+    record = book.records.get(action.workload)
+    if record is None or (record.workload.phase, Event.DRAIN) not in TABLE or record.workload.killed:
+        return False
+    workload = replace(
+        record.workload,
+        phase=after(record.workload.phase, Event.DRAIN),
+        deadline_at=action.deadline_at,
+        drained_for=action.beneficiary,
+    )
+    book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
+    detail = {"deadline_at": action.deadline_at, "beneficiary": action.beneficiary, "why": action.why}
+    book.note(now, What.DRAINING, record.name, attempt=workload.attempt, **detail)
+    return True
+
+
+def cancel(book: Book, record: Record, now: float) -> bool:
+    """End a workload for good, at once if it waits, else within its grace; False when it has ended or is ending."""
+    workload = record.workload
+    if (workload.phase, Event.CANCEL) not in TABLE:
+        return False
+    phase = after(workload.phase, Event.CANCEL)
+    if phase is Phase.STOPPED:
+        book.put(replace(record, workload=replace(workload, phase=phase), ended_at=now, message="cancelled"))
+        book.note(now, What.STOPPED, record.name, attempt=workload.attempt, message="cancelled while it waited")
+        return True
+    # A drain's deadline stays if it is the earlier: a cancel gives nobody more time.
+    deadline_at = min(now + workload.grace_s, workload.deadline_at or float("inf"))
+    stopping = replace(workload, phase=phase, deadline_at=deadline_at)
+    book.put(replace(record, workload=stopping, noticed_at=now, notified=False, message="cancelled"))
+    book.note(now, What.STOPPING, record.name, attempt=workload.attempt, deadline_at=deadline_at)
+    return True
+
+
+def _kill(book: Book, action: Kill, now: float) -> None:
+    workload = _ending(book, action.workload)
+    if workload is None:
+        return
+    broken = workload.broken_drains + (workload.phase is Phase.DRAINING)
+    _end_at_once(book, replace(workload, killed=True, broken_drains=broken), action.why)
+    detail = {"attempt": workload.attempt, "deadline_at": workload.deadline_at, "broken": broken, "why": action.why}
+    book.note(now, What.KILLED, workload.name, **detail)
+
+
+def _lose(book: Book, action: Lose, now: float) -> None:
+    workload = _ending(book, action.workload)
+    if workload is not None:
+        _end_at_once(book, replace(workload, killed=True), action.why)
+        book.note(now, What.LOST, workload.name, attempt=workload.attempt, node=action.node, why=action.why)
+
+
+def _ending(book: Book, name: str) -> Workload | None:
+    record = book.records.get(name)
+    held = record is not None and record.workload.holding and not record.workload.killed
+    return record.workload if record is not None and held else None
+
+
+def _end_at_once(book: Book, workload: Workload, why: str) -> None:
+    record = book.records.get(workload.name)
+    if record is not None:
+        book.put(replace(record, workload=workload, message=why))
+
+
+def _give(book: Book, action: GiveGrant, now: float) -> None:
+    tag = book.next_tag()
+    grant = GrantRecord(name=tag, service=action.service, node=action.node, shape=action.shape, made_at=now)
+    book.grants.put(tag, grant)
+    book.note(now, What.GRANTED, action.service, grant=tag, node=action.node, why=action.why)
+
+
+def _take(book: Book, action: TakeGrant, now: float) -> None:
+    grant = book.grants.get(action.grant)
+    if grant is None or grant.taken or grant.occupied:
+        return
+    if grant.group_id is None:
+        book.grants.drop(grant.name)
+    else:
+        book.grants.put(grant.name, replace(grant, taken=True))
+    book.note(now, What.GRANT_TAKEN, action.service, grant=grant.name, node=grant.node, why=action.why)

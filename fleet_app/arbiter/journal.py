@@ -1,0 +1,283 @@
+"""What survives the arbiter: records, events and the last observation, in one SQLite file.
+
+One `Journal` writes, any number of `JournalReader`s read at the same time, also while no arbiter runs. All changes of
+one cycle are one transaction. Knows tables; does not know what the values mean.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from fleet_app.arbiter import codec
+from fleet_app.arbiter.book import Book, Table
+from fleet_app.arbiter.notes import Entry, Note, What
+from fleet_app.arbiter.ports import Demand
+from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.errors import FaultError
+from fleet_app.engine.plan import Plan
+from fleet_app.engine.state import FleetState
+
+V = TypeVar("V")
+
+SCHEMA_VERSION = 1
+KEEP_EVENTS = 200_000
+PRUNE_EVERY = 1000
+BUSY_TIMEOUT_S = 10.0
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS workloads (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
+    detail TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS events_of ON events (subject, seq);
+CREATE TABLE IF NOT EXISTS snapshot (
+    one INTEGER PRIMARY KEY CHECK (one = 1), at REAL NOT NULL, state TEXT NOT NULL, plan TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the arbiter last saw and decided; written when either differs from the time before (`at`, seconds)."""
+
+    at: float
+    state: FleetState
+    plan: Plan
+
+
+class Journal:
+    """The writing side. Belongs to one thread of one process; a second writer of the same file is refused."""
+
+    def __init__(self, path: Path, keep_events: int = KEEP_EVENTS) -> None:
+        """Open the file, or make it; of the events at least the last `keep_events` are kept.
+
+        Raises FaultError when another arbiter writes it, or a newer version of the fleet wrote it.
+        """
+        self._path = path
+        self._keep_events = keep_events
+        self._events_since_prune = 0
+        with _ours(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(path.with_suffix(".lock"))
+            try:
+                self._db = _open_for_writing(path)
+            except BaseException:
+                os.close(self._lock)
+                raise
+
+    def close(self) -> None:
+        """Close the file; another arbiter may write it then."""
+        self._db.close()
+        os.close(self._lock)
+
+    def load(self) -> Book:
+        """Return all that was written. Raises FaultError when it cannot be read."""
+        with _ours(self._path):
+            return Book(
+                records=_rows(self._db, "workloads", Record),
+                grants=_rows(self._db, "grants", GrantRecord),
+                demands=_rows(self._db, "services", Demand),
+                meta=dict(self._db.execute("SELECT key, value FROM meta")),
+            )
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the last observation and decision. Raises FaultError when it cannot be read."""
+        with _ours(self._path):
+            return _snapshot(self._db)
+
+    def commit(self, book: Book, snapshot: Snapshot | None = None) -> None:
+        """Write what changed in the book, and the snapshot if there is a new one: all or nothing.
+
+        Raises FaultError when it cannot be written; the book then still knows what changed.
+        """
+        with _ours(self._path), _transaction(self._db):
+            self._write("workloads", book.records, codec.dump)
+            self._write("grants", book.grants, codec.dump)
+            self._write("services", book.demands, codec.dump)
+            self._write("meta", book.meta, str)
+            self._db.executemany(
+                "INSERT INTO events (at, kind, subject, detail) VALUES (?, ?, ?, ?)",
+                [(note.at, note.kind.value, note.subject, json.dumps(note.detail)) for note in book.notes],
+            )
+            self._prune(len(book.notes))
+            if snapshot is not None:
+                row = (snapshot.at, codec.dump(snapshot.state), codec.dump(snapshot.plan))
+                self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
+        book.written()
+
+    def _write(self, table: str, rows: Table[V], dump: Callable[[V], str]) -> None:
+        for name in sorted(rows.changed):
+            value = rows.get(name)
+            if value is None:
+                key = "key" if table == "meta" else "name"
+                self._db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,))
+            else:
+                self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (name, dump(value)))
+
+    def _prune(self, added: int) -> None:
+        self._events_since_prune += added
+        if self._events_since_prune >= PRUNE_EVERY:
+            self._events_since_prune = 0
+            oldest = "SELECT max(seq) - ? FROM events"
+            self._db.execute(f"DELETE FROM events WHERE seq <= ({oldest})", (self._keep_events,))
+
+
+class JournalReader:
+    """The reading side: safe in any thread and process, never blocks the arbiter. No journal yet reads as empty.
+
+    Every method raises FaultError when the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file at that path; it may not exist yet."""
+        self._path = path
+
+    def records(self) -> dict[str, Record]:
+        """Return every workload that is not forgotten, by name."""
+        return self._read(lambda db: _rows(db, "workloads", Record), {})
+
+    def record(self, name: str) -> Record | None:
+        """Return one workload."""
+
+        def one(db: sqlite3.Connection) -> Record | None:
+            row = db.execute("SELECT value FROM workloads WHERE name = ?", (name,)).fetchone()
+            return None if row is None else codec.load(Record, row[0])
+
+        return self._read(one, None)
+
+    def grants(self) -> dict[str, GrantRecord]:
+        """Return every grant, by name."""
+        return self._read(lambda db: _rows(db, "grants", GrantRecord), {})
+
+    def demands(self) -> dict[str, Demand]:
+        """Return what every service last asked for, by its name."""
+        return self._read(lambda db: _rows(db, "services", Demand), {})
+
+    def events(self, after: int = 0, limit: int = 1000, subject: str | None = None) -> tuple[Entry, ...]:
+        """Return the first `limit` events with a number above `after`, in order; of one subject if it is given."""
+        where, values = ("", ()) if subject is None else (" AND subject = ?", (subject,))
+        query = f"SELECT seq, at, kind, subject, detail FROM events WHERE seq > ?{where} ORDER BY seq LIMIT ?"
+        return self._read(lambda db: tuple(map(_entry, db.execute(query, (after, *values, limit)))), ())
+
+    def last_event(self) -> int:
+        """Return the number of the last event, 0 when there is none."""
+        return self._read(lambda db: int(db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]), 0)
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the arbiter's last observation and decision."""
+        return self._read(_snapshot, None)
+
+    def meta(self, key: str) -> str | None:
+        """Return one setting."""
+
+        def one(db: sqlite3.Connection) -> str | None:
+            row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            return None if row is None else str(row[0])
+
+        return self._read(one, None)
+
+    def paused(self) -> bool:
+        """Return whether the arbiter starts and drains nothing at present."""
+        return self.meta("paused") == "yes"
+
+    def ingested(self) -> frozenset[str]:
+        """Return the inbox files that are journaled and may still lie there."""
+        return frozenset(json.loads(self.meta("ingested") or "[]"))
+
+    def _read(self, question: Callable[[sqlite3.Connection], V], empty: V) -> V:
+        if not self._path.exists():
+            return empty
+        with _ours(self._path), closing(self._open()) as db:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshot'").fetchone():
+                return empty
+            _check_version(db, self._path)
+            return question(db)
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system raise into a FaultError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise FaultError(
+            f"the journal cannot be used: {error}", where=str(path), fix="Check the disk's space and who owns the file"
+        ) from error
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _open_for_writing(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        # Inbox files are removed once journaled, so that must have reached the disk.
+        db.execute("PRAGMA synchronous=FULL")
+        _check_version(db, path)
+        db.executescript(_TABLES)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _lock(path: Path) -> int:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise FaultError("another arbiter writes this journal", where=str(path), fix="Stop it first") from error
+    return handle
+
+
+def _check_version(db: sqlite3.Connection, path: Path) -> None:
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        return
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    if row is not None and int(row[0]) > SCHEMA_VERSION:
+        raise FaultError(
+            f"the journal has version {row[0]}, this fleet reads up to {SCHEMA_VERSION}",
+            where=str(path),
+            fix="Use the version of the fleet that wrote it, or a newer one",
+        )
+
+
+def _rows(db: sqlite3.Connection, table: str, kind: type[V]) -> dict[str, V]:
+    query = f"SELECT name, value FROM {table} ORDER BY name"
+    return {str(name): codec.load(kind, text) for name, text in db.execute(query)}
+
+
+def _snapshot(db: sqlite3.Connection) -> Snapshot | None:
+    row = db.execute("SELECT at, state, plan FROM snapshot").fetchone()
+    if row is None:
+        return None
+    return Snapshot(at=row[0], state=codec.load(FleetState, row[1]), plan=codec.load(Plan, row[2]))
+
+
+def _entry(row: tuple[int, float, str, str, str]) -> Entry:
+    seq, at, kind, subject, detail = row
+    return Entry(seq=seq, note=Note(at=at, kind=What(kind), subject=subject, detail=json.loads(detail)))

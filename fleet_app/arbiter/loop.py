@@ -1,0 +1,150 @@
+"""One cycle: take requests in, look, decide, journal, act. Read this after engine/decide.
+
+Level-triggered: everything follows from the journal, Ray and the board as they are now. So a cycle that never
+happened, or a process that died at any point of one, costs time and nothing else. One thread runs it. Does not know
+what wakes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from fleet_app.arbiter import inbox, observe
+from fleet_app.arbiter.act import Act
+from fleet_app.arbiter.facts import Facts, Ports, look
+from fleet_app.arbiter.follow import followed
+from fleet_app.arbiter.foreign import Foreign
+from fleet_app.arbiter.grants import follow_services
+from fleet_app.arbiter.inbox import Request, Unreadable
+from fleet_app.arbiter.ingest import ARBITER, ingest
+from fleet_app.arbiter.intend import intend
+from fleet_app.arbiter.journal import Journal, Snapshot
+from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.pace import wait_s
+from fleet_app.arbiter.ports import JobView
+from fleet_app.arbiter.rules import Rules
+from fleet_app.arbiter.tries import Tries
+from fleet_app.engine.decide import decide
+from fleet_app.engine.plan import Plan
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.state import FleetState
+
+Decide = Callable[[FleetState, Policy, float], Plan]
+Waiting = list[tuple[Path, Request | Unreadable]]
+
+MOST_REQUESTS = 500
+"""Requests that one cycle takes in, so that a flood of them cannot stop the fleet."""
+
+
+class Loop:
+    """The arbiter of the fleet at one home.
+
+    A new one continues where the last one was, wherever that was. One whose cycle raised anything is spent: what it
+    has in memory may be half done. Make a new one.
+    """
+
+    def __init__(self, home: Path, ports: Ports, journal: Journal, decide: Decide = decide) -> None:
+        """Read the journal and the policy. Raises FaultError, and RequestError when the home holds no policy."""
+        self._home = home
+        self._ports = ports
+        self._journal = journal
+        self._decide = decide
+        self._rules = Rules(home)
+        self._book = journal.load()
+        self._snapshot = journal.snapshot() or Snapshot(at=0.0, state=FleetState(), plan=Plan())
+        self._tries = Tries(ports.clock)
+        self.blind = True
+        """Whether the last cycle could not see the cluster, and so did nothing."""
+        self._act = Act(ports, home, self._book, self._tries)
+        self._foreign = Foreign(ports.cluster, self._snapshot.state, ports.clock.now())
+        self._book.note(ports.clock.now(), What.ARBITER, ARBITER, state="started", policy=self._rules.file.name)
+
+    @property
+    def paused(self) -> bool:
+        """Return whether nothing is admitted, drained or granted at present."""
+        return self._book.paused
+
+    @property
+    def moves(self) -> int:
+        """Return a number that grows as long as the loop is not stuck."""
+        return self._tries.made
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Return what fails at present and is being tried again, sorted."""
+        return self._tries.last_failures
+
+    def cycle(self) -> float:
+        """Do all that can be done now, and return in how many seconds to look again.
+
+        Raises FaultError when the journal cannot be written; nothing was done then, and the loop is spent.
+        """
+        requests = self._requests()
+        live = self._book.live()
+        ask = self._ask_jobs if live or requests or self._book.forgotten() else tuple
+        facts = self._tries.call(self._book, "observe", partial(look, self._ports, live, ask))
+        self.blind = facts is None
+        if facts is None:
+            self._commit(None)
+            return self._tries.left_s("observe")
+        taken = self._ingest(requests, facts)
+        for record in self._book.live():
+            self._book.put(*followed(record, facts))
+        follow_services(self._book, facts)
+        snapshot = self._judge(facts)
+        intend(self._book, snapshot.plan, facts.now)
+        self._commit(snapshot)
+        self._dispose(taken)
+        holds = None if self._book.paused else snapshot.plan.holds
+        self._act(facts, holds)
+        return wait_s(self._book, facts, holds)
+
+    def _ask_jobs(self) -> tuple[JobView, ...] | None:
+        return self._tries.call(self._book, "ask the job server", self._ports.jobs.observe)
+
+    def _judge(self, facts: Facts) -> Snapshot:
+        """Return what the fleet is like, and what is decided on that."""
+        seen = self._foreign.nodes(self._book, facts, self._rules.engine)
+        priority = self._rules.file.service_priority
+        state = observe.fleet_state(self._book, seen, priority, self._snapshot.state)
+        return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
+
+    def _commit(self, snapshot: Snapshot | None) -> None:
+        """Write what changed, if anything did."""
+        if snapshot is not None and (snapshot.state, snapshot.plan) == (self._snapshot.state, self._snapshot.plan):
+            snapshot = None
+        if snapshot is not None or self._book.changed:
+            self._journal.commit(self._book, snapshot)
+        self._snapshot = snapshot or self._snapshot
+
+    # The inbox: a request is removed only once it is journaled, and taken in only if it was not journaled yet.
+
+    def _requests(self) -> Waiting:
+        taken = set(json.loads(self._book.meta.get("ingested") or "[]"))
+        waiting = (
+            self._tries.call(
+                self._book, "read the inbox", partial(inbox.waiting, self._home, len(taken) + MOST_REQUESTS)
+            )
+            or ()
+        )
+        self._dispose([(path, request) for path, request in waiting if path.name in taken])
+        return [(path, request) for path, request in waiting if path.name not in taken]
+
+    def _ingest(self, requests: Waiting, facts: Facts) -> Waiting:
+        taken: Waiting = []
+        for path, request in requests:
+            done = partial(ingest, self._book, request, facts, self._rules)
+            if self._tries.call(self._book, "take a request in", done) is None:
+                break
+            taken.append((path, request))
+        if taken:
+            self._book.meta.put("ingested", json.dumps([path.name for path, _ in taken]))
+        return taken
+
+    def _dispose(self, taken: Waiting) -> None:
+        for path, request in taken:
+            away = inbox.refuse if isinstance(request, Unreadable) else inbox.done
+            self._tries.call(self._book, "empty the inbox", partial(away, path))

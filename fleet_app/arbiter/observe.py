@@ -1,0 +1,182 @@
+"""The world and the book to the one value that is decided on: nodes, workloads, services. Pure.
+
+Knows what counts as foreign: what a node has in use that no workload, grant or hold accounts for. Does not know
+what will be decided.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts, node_class
+from fleet_app.arbiter.ports import Demand, GroupView, NodeView
+from fleet_app.arbiter.records import GrantRecord
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.workload import Grant, Service
+from fleet_app.worker import contract
+
+SETTLE_S = 0.5
+"""How long something must be in use, without being ours, to count as foreign: Ray's view lags behind by 0.1 s."""
+
+Sightings = Mapping[str, tuple[tuple[float, Shape], ...]]
+"""By node: when it had how much in use that is not ours; the first is the last one older than SETTLE_S."""
+
+
+def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetState) -> FleetState:
+    """Return the state to decide on: `seen` are the living nodes, `priority` is every service's.
+
+    A node that vanished with work on it is taken from `last`, the state before.
+    """
+    workloads = tuple(record.workload for record in book.live())
+    services = tuple(_service(demand, book, priority) for demand in book.demands)
+    nodes = {node.name: node for node in seen}
+    needed = {name for workload in workloads for name in workload.nodes}
+    needed |= {grant.node for service in services for grant in service.grants}
+    lost = tuple(_lost(name, last) for name in sorted(needed) if name not in nodes)
+    return FleetState(nodes=(*nodes.values(), *lost), workloads=workloads, services=services)
+
+
+def _lost(name: str, last: FleetState) -> Node:
+    """Return a node that vanished with work on it: as it was, but down."""
+    known = next((node for node in last.nodes if node.name == name), None)
+    if known is None:
+        return Node(name=name, node_class=NodeClass.TRAINING, domains=(), capacity=NOTHING, condition=Condition.DOWN)
+    return Node(
+        name=name,
+        node_class=known.node_class,
+        domains=known.domains,
+        capacity=known.capacity,
+        accelerator=known.accelerator,
+        driver=known.driver,
+        condition=Condition.DOWN,
+    )
+
+
+def _service(demand: Demand, book: Book, priority: int) -> Service:
+    return Service(
+        name=demand.service,
+        team=demand.team,
+        priority=priority,
+        shape=demand.shape,
+        wanted=demand.wanted,
+        floor=demand.floor,
+        grants=tuple(
+            Grant(name=grant.name, node=grant.node, occupied=grant.occupied)
+            for grant in book.grants
+            if grant.service == demand.service and grant.shape == demand.shape
+        ),
+    )
+
+
+# What is not ours.
+
+
+def sighted(before: Sightings, book: Book, facts: Facts) -> Sightings:
+    """Return the sightings with what is in use now on every living node beyond what is ours."""
+    ours = _ours(book, facts)
+    known: dict[str, tuple[tuple[float, Shape], ...]] = {}
+    for name, node in facts.nodes.items():
+        if node.alive:
+            extra = (node.total - node.available - ours[node.node_id]).at_least_nothing()
+            recent = (*before.get(name, ()), (facts.now, extra))
+            settled = [index for index, (at, _) in enumerate(recent) if facts.now - at >= SETTLE_S]
+            known[name] = recent[settled[-1] if settled else 0 :]
+    return known
+
+
+def remembered(last: FleetState, now: float) -> Sightings:
+    """Return sightings to start with: what was foreign when the arbiter last looked still is."""
+    return {node.name: ((now - SETTLE_S, node.foreign),) for node in last.nodes}
+
+
+def _ours(book: Book, facts: Facts) -> dict[str, Shape]:
+    """Return by node id what groups hold that the state accounts for.
+
+    A grant of another shape than its service's (after a redeployment) is not among them, so it counts as foreign.
+    """
+    odd = {grant.group_id for grant in book.grants if is_odd(grant, book)}
+    total: dict[str, Shape] = defaultdict(lambda: NOTHING)
+    for group in facts.groups.values():
+        if group.group_id not in odd:
+            for bundle in group.bundles:
+                total[bundle.node_id or ""] += bundle.shape
+    return total
+
+
+def is_odd(grant: GrantRecord, book: Book) -> bool:
+    """Return whether a grant has another shape than its service, or a service that nobody knows."""
+    demand = book.demands.get(grant.service)
+    return demand is None or demand.shape != grant.shape
+
+
+def foreign_on(sightings: Sightings, name: str) -> Shape:
+    """Return what is foreign on a node: the least that was in use there for all of the last SETTLE_S seconds.
+
+    So what comes counts once it has stayed, and what goes is free at once. A node that was never seen before starts
+    with what it has in use.
+    """
+    seen = [shape for _, shape in sightings.get(name, ())]
+    return Shape(
+        gpus=min((shape.gpus for shape in seen), default=0),
+        cpu_milli=min((shape.cpu_milli for shape in seen), default=0),
+        memory_mib=min((shape.memory_mib for shape in seen), default=0),
+    )
+
+
+def nodes_seen(
+    facts: Facts, policy: Policy, sightings: Sightings, owners: Mapping[str, tuple[str, ...]]
+) -> tuple[Node, ...]:
+    """Return the living nodes of the fleet as the engine knows them."""
+    return tuple(
+        _node(name, node, policy, foreign_on(sightings, name), owners.get(name, ()))
+        for name, node in facts.nodes.items()
+        if node.alive
+    )
+
+
+def _node(name: str, node: NodeView, policy: Policy, foreign: Shape, owners: tuple[str, ...]) -> Node:
+    domains = tuple(node.labels.get(contract.LEVEL_LABEL_PREFIX + level, "") for level in policy.levels)
+    return Node(
+        name=name,
+        node_class=node_class(node) or NodeClass.TRAINING,
+        domains=domains,
+        capacity=node.total,
+        accelerator=node.labels.get(contract.ACCELERATOR_LABEL, "unknown"),
+        driver=node.labels.get(contract.DRIVER_LABEL, ""),
+        condition=Condition.DRAINING if node.draining else Condition.READY,
+        foreign=foreign,
+        foreign_owners=owners if foreign.gpus > 0 else (),
+    )
+
+
+def rooms(facts: Facts) -> dict[str, Shape]:
+    """Return by node id the room for a new group: what Ray shows as free, and no group stands on.
+
+    Both must say so: what Ray shows lags behind groups that were just made, and behind ones that were just removed.
+    """
+    taken = _standing(facts.groups.values())
+    return {
+        node.node_id: _less(node.available, node.total - taken[node.node_id])
+        for node in facts.nodes.values()
+        if node.alive
+    }
+
+
+def _standing(groups: Iterable[GroupView]) -> dict[str, Shape]:
+    total: dict[str, Shape] = defaultdict(lambda: NOTHING)
+    for group in groups:
+        for bundle in group.bundles:
+            total[bundle.node_id or ""] += bundle.shape
+    return total
+
+
+def _less(one: Shape, other: Shape) -> Shape:
+    return Shape(
+        gpus=min(one.gpus, other.gpus),
+        cpu_milli=min(one.cpu_milli, other.cpu_milli),
+        memory_mib=min(one.memory_mib, other.memory_mib),
+    )

@@ -1,0 +1,54 @@
+"""How soon the next cycle is due: at once while somebody waits for what is about to happen, else in a second. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fleet_app.arbiter import groups
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts
+from fleet_app.arbiter.records import Record
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Hold
+
+IDLE_S = 1.0
+FORGET_S = 0.5
+LAUNCH_S = 0.1
+LEAVE_S = 0.05
+MAKE_S = 0.02
+"""Ray shows the GPUs of a removed group as free after 0.1 s: it pays to look often just then."""
+
+
+def wait_s(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> float:
+    """Return in how many seconds to look again; `holds` None leaves holds as they are."""
+    workloads = (wait for record in book.live() for wait in _workload(record, facts))
+    due = (*_unfinished(book), *_groups(book, facts, holds), *workloads)
+    return max(MAKE_S, min((*due, IDLE_S)))
+
+
+def _unfinished(book: Book) -> Iterator[float]:
+    """What was done but is not journaled is journaled soon, so that others see it."""
+    if book.changed:
+        yield MAKE_S
+    if book.forgotten():
+        yield FORGET_S
+
+
+def _groups(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> Iterator[float]:
+    if any(grant.group_id is None or grant.taken for grant in book.grants):
+        yield MAKE_S
+    kept = None if holds is None else tuple(holds)
+    if groups.unwanted(book, facts, kept) or groups.wanted(book, facts, kept):
+        yield MAKE_S
+
+
+def _workload(record: Record, facts: Facts) -> Iterator[float]:
+    workload = record.workload
+    if not workload.holding:
+        return
+    if workload.deadline_at is not None and not workload.killed:
+        yield workload.deadline_at - facts.now
+    if workload.phase in {Phase.DRAINING, Phase.STOPPING} or workload.killed or record.job_id in facts.left:
+        yield LEAVE_S
+    elif workload.phase is Phase.ADMITTED:
+        yield LAUNCH_S if record.job_submitted else MAKE_S

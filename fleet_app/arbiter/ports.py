@@ -1,0 +1,212 @@
+"""The world as the arbiter sees it: what it may ask of Ray, the job server, the board and the clock.
+
+Protocols and the values that cross them; `fleet_app.adapters` implements them on the real things, the tests on
+memory. Every method is safe to repeat. Errors that cross a port are ours (`FaultError`), never Ray's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fleet_app.engine.values import NOTHING, Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A Ray node: `total` and `available` as Ray counts them (`available` may lag by 0.1 s)."""
+
+    node_id: str
+    labels: Mapping[str, str]
+    alive: bool
+    draining: bool
+    total: Shape
+    available: Shape
+    is_head: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleView:
+    """One bundle of a placement group; `node_id` is None while it has no node."""
+
+    node_id: str | None
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A placement group that is not removed: state is CREATED, PENDING, RESCHEDULING or such."""
+
+    group_id: str
+    name: str
+    state: str
+    bundles: tuple[BundleView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """All nodes and all placement groups that exist now."""
+
+    nodes: tuple[NodeView, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A Ray job: status is PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED."""
+
+    job_id: str
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What is needed to start one attempt of a workload as an ordinary Ray job."""
+
+    job_id: str
+    entrypoint: str
+    runtime_env: Mapping[str, object]
+    metadata: Mapping[str, str]
+    driver_node_id: str
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """A checkpoint that a job acknowledged on the board."""
+
+    attempt: str
+    uri: str
+    step: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The last step that a job reported on the board."""
+
+    attempt: str
+    step: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a service wants, as its autoscaling policy says it (replicas of `shape`)."""
+
+    service: str
+    team: str
+    shape: Shape
+    wanted: int
+    floor: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardView:
+    """Everything on the board that the arbiter reads.
+
+    `adopted` maps a group's id to the replica in it, or to "" where the arbiter claimed the group for itself;
+    `adopted_for` maps it to the replica's service. `done` are the attempts that said that their work is
+    complete (an attempt that only leaves on notice does not). `posted` are all attempts that anything stands for,
+    a notice included.
+    """
+
+    acks: tuple[Ack, ...] = ()
+    beats: tuple[Beat, ...] = ()
+    demands: tuple[Demand, ...] = ()
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    adopted_for: Mapping[str, str] = field(default_factory=dict)
+    done: frozenset[str] = frozenset()
+    posted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A hold as Serve's side of the fleet sees it: a placement group with one bundle of `shape` on `node_id`."""
+
+    group_id: str
+    node_id: str
+    shape: Shape = NOTHING
+
+
+class Cluster(Protocol):
+    """Ray's nodes and placement groups."""
+
+    def observe(self) -> ClusterView:
+        """Return nodes and groups as they are."""
+
+    def create_group(self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float) -> str | None:
+        """Create a detached STRICT_SPREAD group, bundle i on the node with id `bundles[i][0]`.
+
+        Return its id once it is ready; when a live group of that name exists, that one's. When it is not
+        ready within `timeout_s` it is removed again and None returned.
+        """
+
+    def remove_group(self, group_id: str) -> None:
+        """Remove a group at once, and with it what runs in it; nothing happens when it is gone."""
+
+    def users_of(self, node_id: str) -> tuple[str, ...]:
+        """Return names of the actors, tasks and groups on a node that the fleet did not admit, sorted."""
+
+
+class Jobs(Protocol):
+    """Ray's job server."""
+
+    def observe(self) -> tuple[JobView, ...]:
+        """Return every job that the server knows."""
+
+    def submit(self, request: JobRequest) -> None:
+        """Start a job; a job that exists under that id already counts as accepted.
+
+        Raises RequestError when the server refuses the job for good, FaultError when it may be tried again.
+        """
+
+    def stop(self, job_id: str) -> None:
+        """Ask a job to end: SIGTERM now, SIGKILL when its own stop wait is over."""
+
+    def kill(self, job_id: str, attempt: str) -> None:
+        """End every process of that attempt at once, wherever it hides; its job server entry stays."""
+
+    def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
+        """Return how many live processes each attempt still has, its Ray supervisor not counted."""
+
+    def delete(self, job_id: str) -> None:
+        """Forget an ended job. Raises ConflictError when the server still needs it: it may be tried again."""
+
+
+class Board(Protocol):
+    """The small shared memory between arbiter, jobs and Serve (Ray's internal KV)."""
+
+    def observe(self) -> BoardView:
+        """Return everything that is posted."""
+
+    def notify(self, attempt: str, deadline_at: float, why: str) -> None:
+        """Post a drain notice where the attempt's ranks look."""
+
+    def clear(self, attempt: str) -> None:
+        """Remove everything that stands for an attempt that is over: notice, beat, acknowledgement, done."""
+
+    def publish_grants(self, service: str, granted: int, fences: tuple[Fence, ...]) -> None:
+        """Tell Serve how many replicas the service may have, and which groups stand ready for the next ones."""
+
+    def renew_lease(self, at: float) -> None:
+        """Say that the arbiter is alive; Serve helps itself when this is older than 10 s."""
+
+    def claim(self, group_id: str) -> bool:
+        """Take a group out of Serve's reach, so that it can be removed; return False when a replica has it.
+
+        Claims and adoptions are the same entry, and the first writer has the group. One's own claim counts as made.
+        """
+
+    def forget_adoption(self, group_id: str) -> None:
+        """Remove the note that a replica lives in a group, or that we claimed it, once that group is gone."""
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""

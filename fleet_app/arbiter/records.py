@@ -1,0 +1,116 @@
+"""What the journal keeps of one workload: the engine's value, the job behind it, and what came of it.
+
+Values only. The engine's `Workload` inside is the part that `decide` sees; the rest is what it takes to
+carry a decision out and to answer a user. Does not know SQLite or Ray.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fleet_app.engine.values import Shape
+from fleet_app.engine.workload import Workload
+
+
+class Notice(StrEnum):
+    """How a drain is raised where the job looks.
+
+    LIBRARY: written on the board, read by `fleet_app.worker` in any rank (trainers see it as Ray Train's own
+    preemption notice). SIGNAL: the same, and the Ray job is stopped, so that its processes get SIGTERM.
+    """
+
+    LIBRARY = "library"
+    SIGNAL = "signal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The Ray job of a workload, as the user submitted it."""
+
+    entrypoint: str
+    runtime_env: dict[str, object] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    notice: Notice = Notice.SIGNAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a job acknowledged: where its state is, at which step, when (seconds since the epoch)."""
+
+    uri: str
+    step: int
+    at: float
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRecord:
+    """One grant in the journal: the group of one bundle that a replica of `service` has, or will have.
+
+    `name` is unique and part of the group's name. `group_id` is None while the grant is only promised.
+    `taken` says that it goes back to the fleet as soon as no replica can take it any more.
+    `made_at` is when it was promised, or first seen (seconds since the epoch).
+    """
+
+    name: str
+    service: str
+    node: str
+    shape: Shape
+    made_at: float
+    group_id: str | None = None
+    occupied: bool = False
+    taken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One workload in the journal.
+
+    About the current attempt: `group_id` is the placement group that holds its GPUs (hex); `job_submitted` whether
+    Ray accepted its job; `noticed_at` when it was asked to leave, or ended by itself (seconds since the epoch), and
+    `notified` whether that reached it; `kill_sent` whether an end at once was carried out; `seen_alive` whether
+    processes of it have been counted since it was asked to end.
+    About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported;
+    `forgotten` whether the user wants it deleted.
+    """
+
+    workload: Workload
+    job: Job
+    group_id: str | None = None
+    job_submitted: bool = False
+    noticed_at: float | None = None
+    notified: bool = False
+    kill_sent: bool = False
+    seen_alive: bool = False
+    checkpoint: Checkpoint | None = None
+    step: int | None = None
+    step_at: float | None = None
+    ended_at: float | None = None
+    forgotten: bool = False
+    message: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the workload's name, which is also the submission id of its first Ray job."""
+        return self.workload.name
+
+    @property
+    def job_id(self) -> str:
+        """Return the submission id of the current attempt: the name, then name.2, name.3 and so on."""
+        return attempt_id(self.workload.name, self.workload.attempt)
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        """Return the submission ids of all attempts so far, the current one last."""
+        return tuple(attempt_id(self.workload.name, attempt) for attempt in range(1, self.workload.attempt + 1))
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """Return the submission ids that Ray was given, oldest first."""
+        return self.job_ids if self.job_submitted else self.job_ids[:-1]
+
+
+def attempt_id(name: str, attempt: int) -> str:
+    """Return the Ray submission id of one attempt of a workload."""
+    return name if attempt == 1 else f"{name}.{attempt}"

@@ -1,0 +1,149 @@
+"""What the journal says, as the control API shows it: plain dicts of JSON values. Pure.
+
+Knows records and the last snapshot; asks nobody. Does not know HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.ports import Demand
+from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.explain import explain as engine_explain
+from fleet_app.engine.explain import sentence_of
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Wait
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.values import Condition, Node
+
+Row = dict[str, object]
+
+
+def counts(records: Iterable[Record]) -> dict[str, int]:
+    """Return how many workloads are in each phase, every phase named."""
+    found = Counter(record.workload.phase for record in records)
+    return {phase.value: found[phase] for phase in Phase}
+
+
+def workloads(records: Iterable[Record], snapshot: Snapshot | None, policy: Policy) -> list[Row]:
+    """Return a row for each workload, those that have not ended first, then by submission."""
+    waits = {wait.workload: wait for wait in snapshot.plan.waits} if snapshot else {}
+    classes = {known.value: known.name for known in policy.classes}
+    ordered = sorted(records, key=lambda r: (r.ended_at is not None, r.workload.submitted_at, r.name))
+    return [_workload(record, classes, waits.get(record.name)) for record in ordered if not record.forgotten]
+
+
+def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None) -> Row:
+    workload = record.workload
+    queued = workload.phase is Phase.QUEUED and wait is not None
+    return {
+        "name": workload.name,
+        "kind": workload.kind.value,
+        "team": workload.team,
+        "priority": classes.get(workload.priority, str(workload.priority)),
+        "phase": workload.phase.value,
+        "attempt": workload.attempt,
+        "bundles": workload.bundles,
+        "gpus_per_bundle": workload.shape.gpus,
+        "nodes": list(workload.nodes),
+        "submitted_at": workload.submitted_at,
+        "admitted_at": workload.admitted_at,
+        "started_at": workload.started_at,
+        "ended_at": record.ended_at,
+        "deadline_at": workload.deadline_at,
+        "drained_for": workload.drained_for,
+        "broken_drains": workload.broken_drains,
+        "step": record.step,
+        "checkpoint": None if record.checkpoint is None else asdict(record.checkpoint),
+        "reason": wait.reason.value if queued and wait else None,
+        "message": sentence_of(wait, workload) if queued and wait else record.message,
+    }
+
+
+def nodes(
+    snapshot: Snapshot | None, records: Iterable[Record], grants: Iterable[GrantRecord], policy: Policy
+) -> list[Row]:
+    """Return a row for each node of the last snapshot, in the order of the fabric."""
+    if snapshot is None:
+        return []
+    holders = _holders(snapshot, records, grants)
+    ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
+    return [_node(node, holders[node.name], policy) for node in ordered]
+
+
+def _holders(
+    snapshot: Snapshot, records: Iterable[Record], grants: Iterable[GrantRecord]
+) -> defaultdict[str, list[Row]]:
+    """Return by node who has GPUs there, or has them kept."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for record in records:
+        if record.workload.holding:
+            for node in record.workload.nodes:
+                gpus = record.workload.shape.gpus
+                found[node].append({"what": record.name, "kind": record.workload.phase.value, "gpus": gpus})
+    for grant in grants:
+        kind = "replica" if grant.occupied else "grant"
+        found[grant.node].append({"what": grant.service, "kind": kind, "gpus": grant.shape.gpus})
+    for hold in snapshot.plan.holds:
+        found[hold.node].append({"what": hold.beneficiary, "kind": "hold", "gpus": hold.shape.gpus})
+    return found
+
+
+def _node(node: Node, holders: list[Row], policy: Policy) -> Row:
+    used = sum(int(str(holder["gpus"])) for holder in holders)
+    free = node.capacity.gpus - node.foreign.gpus - used
+    return {
+        "name": node.name,
+        "class": node.node_class.value,
+        "domains": dict(zip(policy.levels, node.domains, strict=False)),
+        "accelerator": node.accelerator,
+        "condition": node.condition.value,
+        "gpus_total": node.capacity.gpus,
+        "gpus_free": 0 if node.condition is Condition.DOWN else max(0, free),
+        "gpus_foreign": node.foreign.gpus,
+        "foreign_owners": list(node.foreign_owners),
+        "holders": holders,
+    }
+
+
+def services(demands: Iterable[Demand], grants: Iterable[GrantRecord], snapshot: Snapshot | None) -> list[Row]:
+    """Return a row for each service, by name."""
+    waits = {wait.workload: wait for wait in snapshot.plan.waits} if snapshot else {}
+    known = list(grants)
+    return [_service(demand, known, waits.get(demand.service)) for demand in sorted(demands, key=lambda d: d.service)]
+
+
+def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -> Row:
+    own = [grant for grant in grants if grant.service == demand.service]
+    return {
+        "name": demand.service,
+        "team": demand.team,
+        "shape": asdict(demand.shape),
+        "wanted": demand.wanted,
+        "floor": demand.floor,
+        "grants": len(own),
+        "occupied": sum(grant.occupied for grant in own),
+        "nodes": [grant.node for grant in own],
+        "reason": None if wait is None else wait.reason.value,
+    }
+
+
+def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
+    """Return why a workload or service is as it is, with the numbers behind the sentence.
+
+    Raises NotFoundError when nothing of that name has not ended.
+    """
+    found = engine_explain(snapshot.state, policy, snapshot.at, name)
+    wait = found.wait
+    numbers: Row = {
+        "reason": None if wait is None else wait.reason.value,
+        "asked": None if wait is None else wait.asked,
+        "available": None if wait is None else wait.available,
+        "level": None if wait is None else wait.level,
+        "rooms": [] if wait is None else [asdict(room) for room in wait.rooms],
+        "blocked_by": [] if wait is None else list(wait.blocked_by),
+    }
+    return {"name": name, "sentence": found.sentence, "ahead": list(found.ahead), **numbers}

@@ -1,0 +1,264 @@
+"""The arbiter's ports on a world in memory, and a proxy that lets the arbiter's process die after any effect.
+
+What Ray would refuse is refused; breaking a promise that only the arbiter can keep fails the test at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fleet_app.arbiter.facts import Ports
+from fleet_app.arbiter.ports import (
+    Ack,
+    Beat,
+    BoardView,
+    BundleView,
+    ClusterView,
+    Fence,
+    GroupView,
+    JobRequest,
+    JobView,
+    NodeView,
+)
+from fleet_app.engine.values import NOTHING, Shape
+from tests.world import Behaviour, BrokenError, FakeGroup, FakeJob, World
+
+
+class FakeClock:
+    """Time, which only the test moves."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> float:
+        return self._world.now
+
+
+class FakeCluster:
+    """Ray's nodes and groups."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def observe(self) -> ClusterView:
+        world = self._world
+        nodes = tuple(
+            NodeView(
+                node_id=node.node_id,
+                labels=node.labels,
+                alive=node.alive,
+                draining=node.draining,
+                total=node.total if node.alive else NOTHING,
+                available=world.shown(node.node_id) if node.alive else NOTHING,
+            )
+            for node in world.nodes.values()
+        )
+        return ClusterView(nodes=nodes, groups=tuple(map(self._view, self._standing())))
+
+    def _standing(self) -> list[FakeGroup]:
+        return [group for group in self._world.groups.values() if group.gone_at is None]
+
+    def _view(self, group: FakeGroup) -> GroupView:
+        alive = [self._world.nodes[node_id].alive for node_id, _ in group.bundles]
+        return GroupView(
+            group_id=group.group_id,
+            name=group.name,
+            state="CREATED" if all(alive) else "RESCHEDULING",
+            bundles=tuple(
+                BundleView(node_id=node_id if up else None, shape=shape)
+                for (node_id, shape), up in zip(group.bundles, alive, strict=True)
+            ),
+        )
+
+    def create_group(self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float) -> str | None:
+        world = self._world
+        known = next((group for group in self._standing() if group.name == name), None)
+        if known is not None:
+            if known.bundles != bundles:
+                raise BrokenError(f"{name} stands elsewhere")
+            return known.group_id
+        if len({node_id for node_id, _ in bundles}) != len(bundles):
+            raise BrokenError(f"{name} has two bundles on a node")
+        for node_id, shape in bundles:
+            if not shape.fits(world.nodes[node_id].total - world.used(node_id)):
+                world.now += timeout_s
+                return None
+        world.made += 1
+        group_id = f"{world.made:036x}"
+        world.groups[group_id] = FakeGroup(group_id=group_id, name=name, bundles=bundles, made_at=world.now)
+        world.log.append((world.now, "create", name))
+        return group_id
+
+    def remove_group(self, group_id: str) -> None:
+        world = self._world
+        group = world.groups[group_id]
+        if group.gone_at is not None:
+            return
+        if world.adopted.get(group_id):
+            raise BrokenError(f"{group.name} is removed under the replica {world.adopted[group_id]}")
+        alive = all(world.nodes[node_id].alive for node_id, _ in group.bundles)
+        for job_id, job in world.running().items():
+            if job.request.environment["FLEET_GROUP_ID"] == group_id and job.kill_at is None and alive:
+                raise BrokenError(f"{group.name} is removed under the job {job_id}")
+        group.gone_at = world.now
+        world.log.append((world.now, "remove", group.name))
+
+    def users_of(self, node_id: str) -> tuple[str, ...]:
+        return ("actor Somebody",) if self._world.nodes[node_id].foreign.gpus else ()
+
+
+class FakeJobs:
+    """Ray's job server."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.counted = 0
+
+    def observe(self) -> tuple[JobView, ...]:
+        now = self._world.now
+        return tuple(JobView(job_id=job_id, status=job.status(now)) for job_id, job in self._world.jobs.items())
+
+    def submit(self, request: JobRequest) -> None:
+        world = self._world
+        if request.job_id in world.jobs:
+            return
+        name, environment = request.environment["FLEET_WORKLOAD"], request.environment
+        for job_id, job in world.running().items():
+            if job.request.environment["FLEET_WORKLOAD"] == name:
+                raise BrokenError(f"{request.job_id} starts while {job_id} runs")
+        group = world.groups.get(environment["FLEET_GROUP_ID"])
+        if group is None or group.gone_at is not None:
+            raise BrokenError(f"{request.job_id} starts without its group")
+        first = int(environment.get("FLEET_RESUME_STEP", "0"))
+        if first != world.acked(name):
+            raise BrokenError(f"{request.job_id} resumes at {first}, acknowledged was {world.acked(name)}")
+        how = world.behaviours.get(name, Behaviour())
+        world.jobs[request.job_id] = FakeJob(request=request, how=how, submitted_at=world.now, first=first)
+        world.log.append((world.now, "submit", request.job_id))
+
+    def stop(self, job_id: str) -> None:
+        job = self._world.jobs[job_id]
+        if job.stop_at is None and job.status(self._world.now) == "RUNNING":
+            job.stop_at = self._world.now
+            self._world.log.append((self._world.now, "stop", job_id))
+
+    def kill(self, job_id: str, attempt: str) -> None:
+        job = self._world.jobs[job_id]
+        if job.kill_at is None:
+            job.kill_at = self._world.now
+            self._world.log.append((self._world.now, "kill", job_id))
+
+    def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
+        self.counted += 1
+        world = self._world
+        return {attempt: world.jobs[attempt].processes(world.now) for attempt in attempts if attempt in world.jobs}
+
+    def delete(self, job_id: str) -> None:
+        self._world.jobs.pop(job_id, None)
+
+
+class FakeBoard:
+    """Ray's internal KV."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def observe(self) -> BoardView:
+        world = self._world
+        posted = {
+            job_id: job
+            for job_id, job in world.jobs.items()
+            if job.run_at <= world.now and (job.cleared_at is None or job.processes(world.now))
+        }
+        acks = []
+        for job_id, job in posted.items():
+            ack = job.ack(world.now)
+            if ack is not None:
+                acks.append(Ack(attempt=job_id, uri=f"file:///{job_id}", step=ack[0], at=ack[1]))
+        return BoardView(
+            acks=tuple(acks),
+            beats=tuple(Beat(attempt=job_id, step=job.step(world.now), at=world.now) for job_id, job in posted.items()),
+            demands=tuple(world.demands.values()),
+            adopted=dict(world.adopted),
+            adopted_for=dict(world.adopted_for),
+            done=frozenset(job_id for job_id, job in posted.items() if job.done(world.now)),
+            posted=frozenset(world.notices),
+        )
+
+    def notify(self, attempt: str, deadline_at: float, why: str) -> None:
+        world = self._world
+        world.notices[attempt] = deadline_at
+        if world.jobs[attempt].notice_at is None:
+            world.jobs[attempt].notice_at = world.now
+            world.log.append((world.now, "notify", attempt))
+
+    def clear(self, attempt: str) -> None:
+        world = self._world
+        world.notices.pop(attempt, None)
+        if attempt in world.jobs:
+            world.jobs[attempt].cleared_at = world.now
+
+    def publish_grants(self, service: str, granted: int, fences: tuple[Fence, ...]) -> None:
+        self._world.grants[service] = (granted, fences)
+
+    def renew_lease(self, at: float) -> None:
+        self._world.lease = at
+
+    def claim(self, group_id: str) -> bool:
+        return self._world.adopted.setdefault(group_id, "") == ""
+
+    def forget_adoption(self, group_id: str) -> None:
+        self._world.leave(group_id)
+
+
+class Crash(BaseException):
+    """The arbiter's process was killed."""
+
+
+EFFECTS = frozenset(
+    {
+        "create_group",
+        "remove_group",
+        "submit",
+        "stop",
+        "kill",
+        "delete",
+        "notify",
+        "clear",
+        "publish_grants",
+        "claim",
+        "forget_adoption",
+        "commit",
+    }
+)
+"""Calls after which the world or the journal differs; a crash after any other is one after the last of these."""
+
+
+class Crashing:
+    """Anything with methods; after each effect, and before a commit, it asks whether the process dies now."""
+
+    def __init__(self, inner: Any, after: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name not in EFFECTS:
+            return method
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if name == "commit":
+                self._after("before commit")
+            result = method(*args, **kwargs)
+            self._after(name)
+            return result
+
+        return call
+
+
+def ports(world: World, after: Callable[[str], None] | None = None) -> Ports:
+    """Return the world's ports; `after` is told of each effect and may raise Crash."""
+    parts: tuple[Any, Any, Any] = FakeCluster(world), FakeJobs(world), FakeBoard(world)
+    cluster, jobs, board = parts if after is None else tuple(Crashing(part, after) for part in parts)
+    return Ports(cluster=cluster, jobs=jobs, board=board, clock=FakeClock(world))

@@ -1,0 +1,187 @@
+"""The journal keeps all of a cycle or nothing, has one writer, and anybody may read it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.journal import Journal, JournalReader, Snapshot
+from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.ports import Demand
+from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Notice, Record
+from fleet_app.engine.errors import FaultError
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Admit, DomainRoom, Drain, GiveGrant, Hold, Kill, Lose, Plan, Reason, TakeGrant, Wait
+from tests.builders import backfill, gang, node, service, shape, state
+
+RECORD = Record(
+    workload=replace(gang("llm", on=("n1", "n2")), phase=Phase.DRAINING, deadline_at=9.5, drained_for="chat"),
+    job=Job(entrypoint="true", runtime_env={"env_vars": {"A": "1"}}, metadata={"k": "v"}, notice=Notice.LIBRARY),
+    group_id="abc",
+    checkpoint=Checkpoint(uri="file:///x", step=2**62, at=1.25, attempt=1),
+    noticed_at=3.5,
+)
+GRANT = GrantRecord(name="1", service="chat", node="n1", shape=shape(2), made_at=4.5, occupied=True)
+DEMAND = Demand(service="chat", team="serving", shape=shape(2), wanted=3, floor=1, at=5.5)
+SNAPSHOT = Snapshot(
+    at=6.5,
+    state=state(node("n1"), gang("llm", on=("n1",)), service("chat", on=("n1",))),
+    plan=Plan(
+        actions=(
+            Admit(workload="a", nodes=("n1",), why="w"),
+            Drain(workload="a", beneficiary="b", deadline_at=1.5, why="w"),
+            Kill(workload="a", why="w"),
+            Lose(workload="a", node="n1", why="w"),
+            GiveGrant(service="s", node="n1", shape=shape(1), why="w"),
+            TakeGrant(service="s", grant="g", why="w"),
+        ),
+        holds=(Hold(node="n1", beneficiary="b", shape=shape(1)),),
+        waits=(
+            Wait(
+                workload="a",
+                reason=Reason.NO_ROOM,
+                asked=4,
+                available=2,
+                level="spine",
+                rooms=(DomainRoom(domain="s1", free_nodes=1, draining_nodes=0, drainable_nodes=2, total_nodes=4),),
+            ),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with closing(Journal(tmp_path / "journal.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> JournalReader:
+    return JournalReader(tmp_path / "journal.db")
+
+
+def filled() -> Book:
+    book = Book()
+    book.put(RECORD)
+    book.grants.put("1", GRANT)
+    book.demands.put("chat", DEMAND)
+    book.note(7.5, What.DRAINING, "llm", why="for chat", nodes=["n1"])
+    return book
+
+
+def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        journal.commit(filled(), SNAPSHOT)
+    with closing(Journal(tmp_path / "journal.db")) as again:
+        book = again.load()
+        assert (list(book.records), list(book.grants), list(book.demands)) == ([RECORD], [GRANT], [DEMAND])
+        assert again.snapshot() == SNAPSHOT
+        assert not book.changed
+
+
+def test_a_reader_sees_what_the_writer_wrote_while_it_writes(journal: Journal, reader: JournalReader) -> None:
+    assert reader.records() == {}
+    book = filled()
+    journal.commit(book, SNAPSHOT)
+    assert reader.record("llm") == RECORD
+    assert reader.record("nobody") is None
+    assert (reader.grants(), reader.demands(), reader.snapshot()) == ({"1": GRANT}, {"chat": DEMAND}, SNAPSHOT)
+    book.drop("llm")
+    book.grants.drop("1")
+    journal.commit(book)
+    assert (reader.records(), reader.grants(), reader.snapshot()) == ({}, {}, SNAPSHOT)
+
+
+def test_no_journal_reads_as_an_empty_one(tmp_path: Path, reader: JournalReader) -> None:
+    empty: tuple[object, ...] = ({}, {}, {}, (), None, None, False, frozenset(), 0)
+    assert (
+        reader.records(),
+        reader.grants(),
+        reader.demands(),
+        reader.events(),
+        reader.snapshot(),
+        reader.record("a"),
+        reader.paused(),
+        reader.ingested(),
+        reader.last_event(),
+    ) == empty
+    assert not (tmp_path / "journal.db").exists()
+
+
+def test_events_are_read_on_from_a_number_and_by_subject(journal: Journal, reader: JournalReader) -> None:
+    book = Book()
+    for number in range(10):
+        book.note(float(number), What.STARTED, "even" if number % 2 == 0 else "odd", number=number)
+    journal.commit(book)
+    assert [entry.note.detail["number"] for entry in reader.events(after=3, limit=4)] == [3, 4, 5, 6]
+    assert [entry.seq for entry in reader.events(subject="odd")] == [2, 4, 6, 8, 10]
+    assert reader.last_event() == 10
+
+
+def test_old_events_go_and_their_numbers_are_not_used_again(tmp_path: Path, reader: JournalReader) -> None:
+    book = Book()
+    with closing(Journal(tmp_path / "journal.db", keep_events=100)) as journal:
+        for _ in range(25):
+            for number in range(100):
+                book.note(float(number), What.STARTED, "a")
+            journal.commit(book)
+    kept = [entry.seq for entry in reader.events(limit=10_000)]
+    assert kept[-1] == 2500
+    assert 100 <= len(kept) <= 1100
+
+
+def test_a_commit_that_fails_changes_nothing_and_forgets_nothing(journal: Journal, reader: JournalReader) -> None:
+    book = filled()
+    book.note(8.5, What.STARTED, "a", unwritable=object())
+    with pytest.raises(TypeError):
+        journal.commit(book, SNAPSHOT)
+    assert reader.records() == {}
+    assert book.changed
+    book.notes.pop()
+    journal.commit(book, SNAPSHOT)
+    assert reader.records() == {"llm": RECORD}
+
+
+def test_a_second_arbiter_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path / "journal.db")), pytest.raises(FaultError, match="another arbiter"):
+        Journal(tmp_path / "journal.db")
+    Journal(tmp_path / "journal.db").close()
+
+
+def test_a_newer_journal_is_refused_by_writer_and_reader(tmp_path: Path) -> None:
+    Journal(tmp_path / "journal.db").close()
+    database = sqlite3.connect(tmp_path / "journal.db")
+    with database:
+        database.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    database.close()
+    with pytest.raises(FaultError, match="version 99"):
+        Journal(tmp_path / "journal.db")
+    with pytest.raises(FaultError, match="version 99"):
+        JournalReader(tmp_path / "journal.db").records()
+
+
+def test_a_file_that_is_no_journal_is_a_fault_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_text("not a database, and long enough to be read as one" * 50)
+    with pytest.raises(FaultError, match="cannot be used"):
+        JournalReader(tmp_path / "journal.db").records()
+
+
+def test_fields_that_a_version_does_not_know_are_left_out(tmp_path: Path) -> None:
+    book = Book()
+    book.put(Record(workload=backfill("a"), job=Job(entrypoint="true")))
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        journal.commit(book)
+    database = sqlite3.connect(tmp_path / "journal.db")
+    with database:
+        database.execute("UPDATE workloads SET value = json_set(value, '$.future', 1)")
+    database.close()
+    assert JournalReader(tmp_path / "journal.db").record("a") == Record(
+        workload=backfill("a"), job=Job(entrypoint="true")
+    )

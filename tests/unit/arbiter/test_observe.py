@@ -1,0 +1,165 @@
+"""What the arbiter makes of what Ray shows: nodes and their names, what is foreign, what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts, fleet_nodes
+from fleet_app.arbiter.observe import SETTLE_S, fleet_state, foreign_on, nodes_seen, remembered, rooms, sighted
+from fleet_app.arbiter.ports import BundleView, ClusterView, Demand, GroupView, NodeView
+from fleet_app.arbiter.records import GrantRecord, Job, Record
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Condition, NodeClass, Shape
+from tests.builders import backfill, node, policy, shape, state
+
+
+def view(
+    node_id: str = "id1",
+    name: str | None = "n1",
+    *,
+    used: int = 0,
+    alive: bool = True,
+    draining: bool = False,
+    label: str | None = "training",
+    **labels: str,
+) -> NodeView:
+    given: dict[str, str | None] = {"fleet/node": name, "fleet/class": label}
+    known = {key: value for key, value in given.items() if value is not None}
+    return NodeView(
+        node_id=node_id,
+        labels=known | {f"fleet/{key}": value for key, value in labels.items()},
+        alive=alive,
+        draining=draining,
+        total=shape(8),
+        available=shape(8 - used),
+    )
+
+
+def group(name: str = "fleet/w/job", gpus: int = 2, group_id: str = "g") -> GroupView:
+    return GroupView(
+        group_id=group_id, name=name, state="CREATED", bundles=(BundleView(node_id="id1", shape=shape(gpus)),)
+    )
+
+
+def facts(now: float, seen: NodeView, *groups: GroupView) -> Facts:
+    return Facts(
+        now=now,
+        nodes={"n1": seen},
+        names={seen.node_id: "n1"},
+        groups={one.name: one for one in groups},
+        ids={one.group_id: one for one in groups},
+    )
+
+
+def foreign(looks: list[Facts], book: Book | None = None, last: FleetState | None = None) -> int:
+    known = remembered(last, looks[0].now) if last else {}
+    for look in looks:
+        known = sighted(known, book or Book(), look)
+    return foreign_on(known, "n1").gpus
+
+
+IDLE = facts(0.0, view())
+FOREIGN = {
+    "an idle node has nothing foreign": ([IDLE], 0),
+    "what was there from the beginning is foreign": ([facts(0.0, view(used=3))], 3),
+    "what just came may be gone again": ([IDLE, facts(1.0, view(used=3))], 0),
+    "what stayed is foreign": ([IDLE, facts(1.0, view(used=3)), facts(1.0 + SETTLE_S, view(used=3))], 3),
+    "of what changed the part that stayed is foreign": (
+        [IDLE, facts(1.0, view(used=3)), facts(1.3, view(used=5)), facts(1.0 + SETTLE_S, view(used=5))],
+        3,
+    ),
+    "what went is free at once": ([facts(0.0, view(used=3)), facts(0.1, view(used=1))], 1),
+    "a group of ours is not foreign": ([IDLE, facts(1.0, view(used=2), group()), facts(2.0, view(used=2), group())], 0),
+    "what comes on top of a group of ours is": ([facts(0.0, view(used=5), group())], 3),
+    "a group that Ray does not count yet makes nothing negative": ([facts(0.0, view(), group())], 0),
+    "a group that Ray still counts is not foreign": (
+        [facts(0.0, view(used=2), group()), facts(0.05, view(used=2)), facts(0.2, view())],
+        0,
+    ),
+    "many looks in a short time are still a short time": (
+        [IDLE, *(facts(1.0 + 0.02 * look, view(used=3)) for look in range(20))],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("looks", "want"), FOREIGN.values(), ids=FOREIGN)
+def test_foreign_gpus(looks: list[Facts], want: int) -> None:
+    assert foreign(looks) == want
+
+
+def test_a_restart_neither_forgets_what_was_foreign_nor_takes_a_lag_for_it() -> None:
+    last = state(node("n1", foreign=shape(2)))
+    assert foreign([facts(10.0, view(used=2))], last=last) == 2
+    assert foreign([facts(10.0, view(used=5))], last=last) == 2
+    assert foreign([facts(10.0, view(used=1))], last=last) == 1
+
+
+def test_a_grant_is_ours_unless_its_service_has_another_shape_now() -> None:
+    book = Book()
+    book.grants.put("1", GrantRecord(name="1", service="chat", node="n1", shape=shape(2), made_at=0.0, group_id="g"))
+    looks = [facts(0.0, view(used=2), group("fleet/g/chat/1"))]
+    book.demands.put("chat", Demand(service="chat", team="serving", shape=shape(2), wanted=1, floor=0, at=0.0))
+    assert foreign(looks, book) == 0
+    book.demands.put("chat", Demand(service="chat", team="serving", shape=shape(4), wanted=1, floor=0, at=0.0))
+    assert foreign(looks, book) == 2
+
+
+ROOMS = {
+    "an idle node has all of its room": (view(), (), 8),
+    "what is in use is not free": (view(used=3), (), 5),
+    "a group that Ray does not count yet takes room": (view(), (group(),), 6),
+    "a group that is gone but still counted takes room": (view(used=2), (), 6),
+    "a group that Ray counts takes its room once": (view(used=2), (group(),), 6),
+}
+
+
+@pytest.mark.parametrize(("seen", "groups", "want"), ROOMS.values(), ids=ROOMS)
+def test_room_for_a_new_group(seen: NodeView, groups: tuple[GroupView, ...], want: int) -> None:
+    assert rooms(facts(0.0, seen, *groups))["id1"].gpus == want
+
+
+NAMES = {
+    "a node goes by its label": ([view("id1", "n1")], {"n1": "id1"}),
+    "without a label by its Ray id": ([view("id1", None)], {"id1": "id1"}),
+    "one that is not the fleet's is left out": ([view("id1", "n1", label=None)], {}),
+    "nor one with a class that nobody knows": ([view("id1", "n1", label="kitchen")], {}),
+    "a living node has the name of a dead one": ([view("id1", "n1", alive=False), view("id2", "n1")], {"n1": "id2"}),
+    "of two living ones the second goes by its id": (
+        [view("id2", "n1"), view("id1", "n1")],
+        {"n1": "id1", "id2": "id2"},
+    ),
+    "of two dead ones there is one": ([view("id2", "n1", alive=False), view("id1", "n1", alive=False)], {"n1": "id1"}),
+}
+
+
+@pytest.mark.parametrize(("nodes", "want"), NAMES.values(), ids=NAMES)
+def test_names(nodes: list[NodeView], want: Mapping[str, str]) -> None:
+    found = fleet_nodes(ClusterView(nodes=tuple(nodes)))
+    assert {name: node.node_id for name, node in found.items()} == want
+
+
+def test_a_node_is_what_its_labels_say() -> None:
+    labels = {"spine": "s2", "leaf": "l7", "driver": "550"}
+    looked = facts(0.0, view(label="serving", draining=True, **labels))
+    (found,) = nodes_seen(looked, policy(), {}, {})
+    want = (NodeClass.SERVING, ("s2", "l7"), "550", Condition.DRAINING, shape(8))
+    assert (found.node_class, found.domains, found.driver, found.condition, found.capacity) == want
+
+
+def test_a_node_that_vanished_with_work_on_it_is_down_and_keeps_what_it_had() -> None:
+    book = Book()
+    book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
+    last = state(node("n9", at="s3/l3", foreign=shape(1)), node("n8"))
+    (found,) = fleet_state(book, (), 7, last).nodes
+    assert (found.name, found.condition, found.domains, found.foreign) == ("n9", Condition.DOWN, ("s3", "l3"), Shape())
+
+
+def test_a_node_that_nobody_ever_saw_is_down_too() -> None:
+    book = Book()
+    book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
+    (found,) = fleet_state(book, (), 7, FleetState()).nodes
+    assert (found.name, found.condition, found.capacity) == ("n9", Condition.DOWN, Shape())

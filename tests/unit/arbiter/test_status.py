@@ -1,0 +1,103 @@
+"""What the control API shows, from what the journal says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.arbiter import status
+from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.ports import Demand
+from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Record
+from fleet_app.engine.decide import decide
+from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Hold, Plan
+from fleet_app.engine.values import Condition
+from fleet_app.engine.workload import Workload
+from tests.builders import backfill, gang, node, policy, service, shape, state
+
+JOB = Job(entrypoint="true")
+
+
+def record(workload: Workload, **more: object) -> Record:
+    return Record(workload=workload, job=JOB, **more)  # type: ignore[arg-type]  # a test's keywords
+
+
+def decided(*parts: object) -> Snapshot:
+    seen = state(*parts)  # type: ignore[arg-type]  # nodes, workloads and services
+    return Snapshot(at=10.0, state=seen, plan=decide(seen, policy(), 10.0))
+
+
+def test_every_phase_is_counted() -> None:
+    found = status.counts([record(gang("a")), record(gang("b")), record(gang("c", on=("n1",)))])
+    assert found == dict.fromkeys(map(str, Phase), 0) | {"queued": 2, "running": 1}
+
+
+def test_a_waiting_workload_says_why_and_a_running_one_where() -> None:
+    runs, waits = gang("runs", on=("n1",), submitted_at=1.0), gang("waits", nodes=2, submitted_at=2.0)
+    saved = Checkpoint(uri="file:///x", step=4, at=5.0, attempt=1)
+    rows = status.workloads(
+        [record(waits), record(runs, checkpoint=saved, step=6)], decided(node("n1"), runs, waits), policy()
+    )
+    assert [row["name"] for row in rows] == ["runs", "waits"]
+    assert (rows[0]["nodes"], rows[0]["step"], rows[0]["checkpoint"]) == (
+        ["n1"],
+        6,
+        {"uri": "file:///x", "step": 4, "at": 5.0, "attempt": 1},
+    )
+    assert (rows[0]["priority"], rows[0]["reason"]) == ("training-committed", None)
+    assert rows[1]["reason"] == "too-large-for-fleet"
+    assert "needs 2 nodes" in str(rows[1]["message"])
+
+
+def test_who_is_forgotten_is_not_shown() -> None:
+    ended = replace(gang("a"), phase=Phase.SUCCEEDED)
+    assert status.workloads([record(ended, ended_at=1.0, forgotten=True)], None, policy()) == []
+
+
+def test_a_node_names_who_has_its_gpus() -> None:
+    seen = state(node("n1", foreign=shape(1), owners=("actor X",)), node("n2", condition=Condition.DOWN))
+    snapshot = Snapshot(at=1.0, state=seen, plan=Plan(holds=(Hold(node="n1", beneficiary="llm", shape=shape(1)),)))
+    grants = [
+        GrantRecord(name="1", service="chat", node="n1", shape=shape(2), made_at=0.0, occupied=True),
+        GrantRecord(name="2", service="chat", node="n1", shape=shape(2), made_at=0.0),
+    ]
+    rows = status.nodes(snapshot, [record(backfill("b", on=("n1",)))], grants, policy())
+    assert (rows[0]["gpus_total"], rows[0]["gpus_free"], rows[0]["gpus_foreign"]) == (8, 1, 1)
+    assert rows[0]["foreign_owners"] == ["actor X"]
+    assert [(h["what"], h["kind"], h["gpus"]) for h in rows[0]["holders"]] == [  # type: ignore[attr-defined]  # a list
+        ("b", "running", 1),
+        ("chat", "replica", 2),
+        ("chat", "grant", 2),
+        ("llm", "hold", 1),
+    ]
+    assert (rows[1]["condition"], rows[1]["gpus_free"]) == ("down", 0)
+
+
+def test_a_service_shows_what_it_wants_and_has() -> None:
+    demand = Demand(service="chat", team="serving", shape=shape(2), wanted=3, floor=1, at=0.0)
+    grants = [GrantRecord(name="1", service="chat", node="n1", shape=shape(2), made_at=0.0, occupied=True)]
+    (row,) = status.services([demand], grants, None)
+    assert (row["wanted"], row["floor"], row["grants"], row["occupied"], row["nodes"]) == (3, 1, 1, 1, ["n1"])
+
+
+def test_an_explanation_has_its_numbers() -> None:
+    snapshot = decided(node("n1"), gang("big", nodes=2), service("chat", wanted=1))
+    row = status.explain(snapshot, policy(), "big")
+    assert (row["reason"], row["asked"], row["available"]) == ("too-large-for-fleet", 2, 1)
+    with pytest.raises(NotFoundError):
+        status.explain(snapshot, policy(), "nobody")
+
+
+def test_everything_is_json() -> None:
+    snapshot = decided(node("n1"), gang("big", nodes=2), service("chat", wanted=1, on=("n1",)))
+    rows = [
+        status.nodes(snapshot, [], [], policy()),
+        status.workloads([record(gang("big", nodes=2))], snapshot, policy()),
+        status.explain(snapshot, policy(), "big"),
+    ]
+    assert json.loads(json.dumps(rows))
+    assert status.nodes(None, [], [], policy()) == []

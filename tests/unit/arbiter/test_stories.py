@@ -1,0 +1,282 @@
+"""The arbiter on a small cluster in memory: what users, Serve and operators see."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Pause, Resume, Submit
+from fleet_app.arbiter.notes import What
+from fleet_app.engine.errors import RequestError
+from fleet_app.engine.lifecycle import Phase
+from tests.fakes import FakeJobs
+from tests.unit.arbiter.rig import Rig, filled, small
+from tests.world import LAG_S, Behaviour
+
+# Submitting.
+
+
+def test_a_gang_gets_one_group_of_exact_nodes_and_its_job_everything_it_needs(rig: Rig) -> None:
+    small(rig, training=2).submit("llm", kind="gang", nodes=2, gpus=4, cpus=8)
+    rig.run(3.0)
+    (group,) = rig.world.groups.values()
+    assert group.name == "fleet/w/llm"
+    assert [rig.world.nodes[node_id].labels["fleet/node"] for node_id, _ in group.bundles] == ["t1", "t2"]
+    request = rig.world.jobs["llm"].request
+    want = {
+        "FLEET_ATTEMPT": "llm",
+        "FLEET_GROUP_ID": group.group_id,
+        "FLEET_NODES": '["t1", "t2"]',
+        "FLEET_GRACE_S": "5",
+    }
+    assert want.items() <= request.environment.items()
+    assert "FLEET_RESUME_STEP" not in request.environment
+    assert request.driver_node_id == group.bundles[0][0]
+
+
+REFUSED = {
+    "an unknown team": {"name": "a", "team": "nobody"},
+    "an unknown priority": {"name": "a", "priority": "royal"},
+    "negative GPUs": {"name": "a", "gpus": -1},
+    "far too many GPUs": {"name": "a", "gpus": 2**62},
+    "a grace above the policy's longest": {"name": "a", "grace": "1h"},
+}
+
+
+@pytest.mark.parametrize("spec", REFUSED.values(), ids=REFUSED)
+def test_what_the_policy_refuses_has_failed_and_says_why(spec: dict[str, object], rig: Rig) -> None:
+    small(rig).submit(**{"name": "a", **spec})  # type: ignore[arg-type]  # a test's keywords
+    rig.run(1.0)
+    record = rig.reader().record("a")
+    assert record is not None
+    assert (record.workload.phase, bool(record.message)) == (Phase.FAILED, True)
+    assert len(rig.notes(What.REFUSED, "a")) == 1
+
+
+@pytest.mark.parametrize("name", ["../etc", "", "a" * 64, "a b", "job.2", 7, None, ["x"]])
+def test_a_name_that_cannot_be_is_refused_and_leaves_no_workload(name: object, rig: Rig) -> None:
+    small(rig).post(Submit(spec={"name": name, "team": "research"}, entrypoint="true", at=1.0))
+    rig.run(1.0)
+    assert len(rig.notes(What.REFUSED)) == 1
+    assert all(record.workload.phase is Phase.FAILED for record in rig.reader().records().values())
+
+
+def test_a_name_that_is_taken_is_refused_and_the_one_that_has_it_goes_on(rig: Rig) -> None:
+    small(rig).submit("a", gpus=1)
+    rig.submit("a", gpus=4)
+    rig.run(3.0)
+    assert rig.phases() == {"a": Phase.RUNNING}
+    assert "exists already" in str(rig.notes(What.REFUSED, "a")[0]["why"])
+
+
+def test_a_file_that_is_no_request_is_put_aside_and_reported(rig: Rig) -> None:
+    small(rig).submit("a", gpus=1)
+    (rig.home / "inbox" / "000000000000-x.json").write_text("{")
+    rig.run(3.0)
+    assert rig.phases() == {"a": Phase.RUNNING}
+    assert len(rig.notes(What.REFUSED, "arbiter")) == 1
+    assert [path.name for path in (rig.home / "inbox").iterdir()] == ["refused"]
+
+
+def test_a_job_that_ray_will_never_take_has_failed_and_its_gpus_are_free(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FakeJobs, request: object) -> None:
+        raise RequestError("no such package")
+
+    monkeypatch.setattr(FakeJobs, "submit", refuse)
+    small(rig).submit("a", gpus=1)
+    rig.run(2.0)
+    record = rig.reader().record("a")
+    assert record is not None
+    assert (record.workload.phase, record.message) == (Phase.FAILED, "no such package")
+    assert all(group.gone_at is not None for group in rig.world.groups.values())
+
+
+# Serving.
+
+
+def test_a_drained_jobs_gpus_are_granted_as_soon_as_ray_shows_them_free(rig: Rig) -> None:
+    filled(rig).at(4.0, lambda: rig.world.want("chat", 1, gpus=2))
+    rig.run(8.0)
+    (freed,) = rig.notes(What.REQUEUED)
+    (ready,) = rig.notes(What.GRANT_READY)
+    assert float(str(ready["at"])) - float(str(freed["at"])) < LAG_S + 0.05
+    assert [rig.phases()[name] for name in ("b1", "b2")].count(Phase.RUNNING) == 1
+
+
+def test_a_replica_that_died_leaves_its_gpus_to_its_successor(rig: Rig) -> None:
+    filled(rig, count=1).at(4.0, lambda: rig.world.want("chat", 1, gpus=2))
+    rig.run(6.0)
+    (group_id,) = rig.world.adopted
+    rig.world.leave(group_id)
+    rig.submit("greedy", gpus=2)
+    rig.run(10.0)
+    assert set(rig.world.adopted) == {group_id}
+    assert rig.phases()["greedy"] is Phase.QUEUED
+
+
+def test_a_replica_that_took_its_grant_back_keeps_it(rig: Rig) -> None:
+    """Serve claims a grant in the very moment in which the arbiter wants it back: the first one has it."""
+    filled(rig, count=1).at(4.0, lambda: rig.world.want("chat", 1, gpus=2))
+    rig.run(6.0)
+    (group_id,) = rig.world.adopted
+    rig.world.want("chat", 0, gpus=2)
+    rig.world.leave(group_id)
+    wait = rig.loop().cycle()  # sees it idle, and removes it
+    assert wait < 0.1
+    assert rig.world.groups[group_id].gone_at is not None
+    assert rig.world.adopted == {group_id: ""}
+    rig.run(8.0)
+    assert rig.world.adopted == {}
+
+
+def test_groups_that_serve_made_and_holds_that_it_took_while_no_arbiter_ran_are_its_grants(rig: Rig) -> None:
+    small(rig)
+    rig.run(1.0)
+    rig.drop()
+    rig.world.want("chat", 2, gpus=1)
+    cluster = rig.loop()._ports.cluster
+    node_id = rig.world.node("s1").node_id
+    one = (node_id, rig.world.demands["chat"].shape)
+    made = cluster.create_group("fleet/g/chat/serve-1", (one,), 1.0)
+    held = cluster.create_group("fleet/h/s1/immediate headroom#1", (one,), 1.0)
+    assert made
+    assert held
+    assert rig.world.enter(made, "chat")
+    assert rig.world.enter(held, "chat")
+    rig.run(3.0)
+    assert set(rig.world.adopted) == {made, held}
+    assert {(grant.service, grant.occupied) for grant in rig.reader().grants().values()} == {("chat", True)}
+    assert rig.world.grants["chat"] == (2, ())
+
+
+def test_a_service_that_fell_silent_gives_its_idle_grants_back(rig: Rig) -> None:
+    small(rig).world.want("chat", 1, gpus=2)
+    rig.run(2.0)
+    rig.world.demands["silent"] = rig.world.demands.pop("chat")
+    demand = rig.world.demands.pop("silent")
+    rig.world.adopted.clear()
+    rig.world.adopted_for.clear()
+    assert demand.service == "chat"
+    rig.run(70.0)
+    assert rig.reader().grants() == {}
+    assert rig.reader().demands() == {}
+
+
+@pytest.mark.parametrize(("gpus", "wanted"), [(0, 1), (-1, 1), (1, -1), (1, 10**9)])
+def test_a_demand_that_cannot_be_meant_is_left_out(gpus: int, wanted: int, rig: Rig) -> None:
+    small(rig).world.want("chat", wanted, gpus=gpus)
+    rig.run(2.0)
+    assert rig.reader().demands() == {}
+
+
+def test_after_a_redeployment_idle_grants_of_the_old_shape_go(rig: Rig) -> None:
+    small(rig).world.want("chat", 1, gpus=1)
+    rig.run(2.0)
+    (group_id,) = rig.world.adopted
+    rig.world.want("chat", 1, gpus=2)
+    rig.run(3.0)
+    assert rig.world.groups[group_id].gone_at is None
+    rig.world.leave(group_id)
+    rig.run(5.0)
+    assert rig.world.groups[group_id].gone_at is not None
+    assert [grant.shape.gpus for grant in rig.reader().grants().values()] == [2]
+
+
+# Draining, cancelling, forgetting.
+
+
+def test_a_drain_on_request_checkpoints_and_resumes(rig: Rig) -> None:
+    filled(rig, count=1).post(Drain(name="b1"))
+    rig.run(8.0)
+    assert list(rig.world.jobs) == ["b1", "b1.2"]
+    assert rig.world.jobs["b1.2"].first == rig.world.jobs["b1"].ack(rig.world.now)[0]  # type: ignore[index]  # it did
+    assert rig.world.notices == {}
+
+
+def test_a_drain_gets_no_more_grace_than_the_policys_longest(rig: Rig) -> None:
+    filled(rig, count=1).post(Drain(name="b1", grace_s=1e9))
+    rig.run(3.5)
+    (note,) = rig.notes(What.DRAINING)
+    assert float(str(note["deadline_at"])) <= rig.world.now + 60.0
+
+
+NOT_NOW = {
+    "drain what waits": ("w", Drain(name="w")),
+    "forget what waits": ("w", Forget(name="w")),
+    "cancel nobody": ("nobody", Cancel(name="nobody")),
+    "drain nobody": ("nobody", Drain(name="nobody")),
+}
+
+
+@pytest.mark.parametrize(("name", "request_"), NOT_NOW.values(), ids=NOT_NOW)
+def test_what_cannot_be_done_now_is_refused(name: str, request_: Drain | Forget | Cancel, rig: Rig) -> None:
+    filled(rig).submit("w", gpus=4)
+    rig.run(4.0)
+    rig.post(request_)
+    rig.run(6.0)
+    assert len(rig.notes(What.REFUSED, name)) == 1
+
+
+def test_a_cancel_is_a_signal_at_once_and_a_kill_at_the_deadline(rig: Rig) -> None:
+    small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None)
+    rig.submit("deaf", gpus=1, grace="4s")
+    rig.run(3.0)
+    rig.post(Cancel(name="deaf"))
+    rig.run(6.0)
+    assert rig.phases() == {"deaf": Phase.STOPPING}
+    rig.run(8.5)
+    assert rig.phases() == {"deaf": Phase.STOPPED}
+
+
+def test_a_cancel_gives_a_draining_job_no_more_time(rig: Rig) -> None:
+    small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None)
+    rig.submit("deaf", gpus=1, grace="60s")
+    rig.run(3.0)
+    rig.post(Drain(name="deaf", grace_s=2.0))
+    rig.at(4.0, lambda: rig.post(Cancel(name="deaf")))
+    rig.run(7.0)
+    assert rig.phases() == {"deaf": Phase.STOPPED}
+
+
+def test_a_forgotten_workload_takes_its_ray_jobs_along_and_frees_its_name(rig: Rig) -> None:
+    small(rig).submit("a", gpus=1)
+    rig.world.behaviours["a"] = Behaviour(steps=1)
+    rig.run(4.0)
+    rig.post(Forget(name="a"))
+    rig.run(6.0)
+    assert (rig.phases(), list(rig.world.jobs)) == ({}, [])
+    rig.submit("a", gpus=1)
+    rig.run(8.0)
+    assert list(rig.world.jobs) == ["a"]
+
+
+# Pausing.
+
+
+def test_while_paused_nothing_is_admitted_drained_or_granted(rig: Rig) -> None:
+    filled(rig).post(Pause())
+    rig.run(4.0)
+    rig.world.want("chat", 1, gpus=2)
+    rig.submit("new", gpus=1)
+    rig.run(8.0)
+    assert rig.reader().paused()
+    assert rig.phases() == {"b1": Phase.RUNNING, "b2": Phase.RUNNING, "new": Phase.QUEUED}
+    assert rig.reader().grants() == {}
+    snapshot = rig.reader().snapshot()
+    assert snapshot is not None
+    assert snapshot.plan.actions, "it goes on deciding"
+    rig.post(Resume())
+    rig.run(12.0)
+    assert len(rig.reader().grants()) == 1
+
+
+def test_a_pause_extends_no_deadline(rig: Rig) -> None:
+    small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None)
+    rig.submit("deaf", gpus=1)
+    rig.run(3.0)
+    rig.post(Drain(name="deaf", grace_s=2.0))
+    rig.post(Pause())
+    rig.run(7.0)
+    assert rig.world.count("kill", "deaf") == 1
+    assert rig.phases() == {"deaf": Phase.QUEUED}
