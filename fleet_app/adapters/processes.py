@@ -1,0 +1,139 @@
+"""Which processes of this host belong to which attempt, and the end of them, from /proc.
+
+Every process of a fleet job carries `FLEET_ATTEMPT` in the environment it was started with: shell, driver, workers,
+and whatever they start, also in a session of its own. Not counted are zombies, and what Ray itself adds and ends:
+the supervisor of the job, the watchdog shell beside it, and that shell's `sleep 1`. A process that has unset the
+variable before it started another, or that belongs to another user than this one, is not seen. Linux only; does not
+know Ray.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_app.worker import contract
+
+PROC = Path("/proc")
+ROUNDS = 20
+"""How often `end` looks again for processes that were born while it killed others."""
+
+VARIABLE = f"{contract.ENV_ATTEMPT}=".encode()
+SUPERVISOR = b"ray::JobSupervisor"
+WATCHDOG_PAUSE = (b"sleep", b"1")
+WATCHDOG = re.compile(rb"while kill -s 0 \d+; do sleep 1; done; kill -9 -\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A live process; `started` (kernel ticks) tells it from a later one with the same pid."""
+
+    pid: int
+    started: int
+    arguments: tuple[bytes, ...]
+
+
+class Watch:
+    """Scans that remember the last one.
+
+    A process on its way out has lost its environment before it lets go of its GPUs, so one that was seen counts
+    until the kernel is done with it.
+    """
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._seen: dict[str, set[Process]] = {}
+
+    def scan(self, attempts: frozenset[str]) -> dict[str, tuple[int, ...]]:
+        """Return the pids of each attempt's processes on this host, () for none; attempts not named are forgotten."""
+        found = _find(attempts, self._proc)
+        self._seen = {
+            attempt: processes | {old for old in self._seen.get(attempt, set()) if _lives(old, self._proc)}
+            for attempt, processes in found.items()
+        }
+        return {attempt: _pids_of(processes) for attempt, processes in self._seen.items()}
+
+
+def scan(attempts: frozenset[str], proc: Path = PROC) -> dict[str, tuple[int, ...]]:
+    """Return the pids of each attempt's processes on this host, supervisor and watchdog left out; () for none."""
+    return {attempt: _pids_of(processes) for attempt, processes in _find(attempts, proc).items()}
+
+
+def end(attempt: str, proc: Path = PROC) -> int:
+    """SIGKILL every process of an attempt on this host; return how many were left at the last look.
+
+    Looks again until none is left, so that a process which keeps forking does not get away.
+    """
+    pids: tuple[int, ...] = ()
+    for _ in range(ROUNDS):
+        pids = scan(frozenset({attempt}), proc)[attempt]
+        if not pids:
+            return 0
+        for pid in pids:
+            _kill(pid, attempt, proc)
+    return len(pids)
+
+
+def attempt_of(pid: int, proc: Path = PROC) -> str | None:
+    """Return the attempt that a process belongs to; None for none, and when the process is gone or not ours."""
+    with contextlib.suppress(OSError):
+        environment = (proc / str(pid) / "environ").read_bytes()
+        if VARIABLE in environment:  # most have it not: look closer only then
+            entries = (entry for entry in environment.split(b"\0") if entry.startswith(VARIABLE))
+            return next((os.fsdecode(entry[len(VARIABLE) :]) for entry in entries), None)
+    return None
+
+
+def _kill(pid: int, attempt: str, proc: Path) -> None:
+    # The descriptor is taken first and the environment read again, so that a pid that was given to
+    # another process in between is never killed.
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if attempt_of(pid, proc) == attempt:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+
+
+def _find(attempts: frozenset[str], proc: Path) -> dict[str, set[Process]]:
+    found: dict[str, set[Process]] = {attempt: set() for attempt in sorted(attempts)}
+    pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()) if attempts else ()
+    for pid in pids:
+        attempt = attempt_of(pid, proc)
+        if attempt in found and (process := _read(pid, proc)) is not None and not _is_rays(process):
+            found[attempt].add(process)
+    return found
+
+
+def _pids_of(processes: set[Process]) -> tuple[int, ...]:
+    return tuple(sorted({process.pid for process in processes}))
+
+
+def _lives(old: Process, proc: Path) -> bool:
+    process = _read(old.pid, proc)
+    return process is not None and process.started == old.started
+
+
+def _read(pid: int, proc: Path) -> Process | None:
+    """Return a process that lives, None when it is gone or a zombie."""
+    with contextlib.suppress(OSError):
+        # The name in parentheses may hold anything, so the fields are counted from behind it.
+        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        if fields[0] not in "ZX":
+            arguments = (proc / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            return Process(pid=pid, started=int(fields[19]), arguments=tuple(arguments))
+    return None
+
+
+def _is_rays(process: Process) -> bool:
+    """Return whether it is the supervisor, its watchdog, or a pause of the watchdog, which may outlive it by 1 s."""
+    return (
+        process.arguments[0].startswith(SUPERVISOR)
+        or process.arguments == WATCHDOG_PAUSE
+        or (process.arguments[1:2] == (b"-c",) and WATCHDOG.fullmatch(process.arguments[-1]) is not None)
+    )

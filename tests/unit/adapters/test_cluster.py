@@ -1,0 +1,58 @@
+"""Ray's quantities in ours, and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet_app.adapters import cluster, private
+from fleet_app.engine.values import Shape
+
+SHAPES = {
+    "nothing": ({}, Shape()),
+    "a whole node": ({"GPU": 8.0, "CPU": 96.0, "memory": 2.0**40}, Shape(gpus=8, cpu_milli=96_000, memory_mib=2**20)),
+    "half a GPU that is left cannot be given": ({"GPU": 7.5}, Shape(gpus=7)),
+    "a float's error takes no GPU away": ({"GPU": 7.9999999999}, Shape(gpus=8)),
+    "a float's error takes no CPU away": ({"CPU": 0.3 - 1e-12}, Shape(cpu_milli=300)),
+    "less than a thousandth of a CPU is none": ({"CPU": 1.0009}, Shape(cpu_milli=1000)),
+    "bytes that fill no MiB are none": ({"memory": 2.0**21 - 1}, Shape(memory_mib=1)),
+    "what groups hold is not counted twice": ({"GPU": 1.0, "GPU_group_0_ab": 4.0}, Shape(gpus=1)),
+}
+
+
+@pytest.mark.parametrize(("resources", "want"), SHAPES.values(), ids=SHAPES)
+def test_shape(resources: dict[str, float], want: Shape) -> None:
+    assert cluster._shape(resources) == want
+
+
+def test_a_shape_asked_of_ray_names_only_what_it_needs() -> None:
+    assert cluster._resources(Shape(gpus=2, cpu_milli=1500)) == {"GPU": 2, "CPU": 1.5}
+
+
+@pytest.mark.parametrize("shape", [Shape(gpus=1), Shape(gpus=8, cpu_milli=1, memory_mib=3), Shape(cpu_milli=12_345)])
+def test_a_shape_comes_back_from_ray_as_it_was_asked(shape: Shape) -> None:
+    assert cluster._shape(cluster._resources(shape)) == shape
+
+
+def group(name: str, namespace: str) -> private.GroupFact:
+    return private.GroupFact(group_id="ab", name=name, namespace=namespace, state="CREATED", bundles=())
+
+
+def test_a_group_of_our_namespace_has_its_own_name() -> None:
+    assert cluster._group(group("fleet/w/llm", "fleet")).name == "fleet/w/llm"
+
+
+def test_a_group_of_another_namespace_does_not_pass_for_ours() -> None:
+    assert cluster._group(group("fleet/w/llm", "serve")).name == "serve:fleet/w/llm"
+    assert not cluster._is_ours(group("fleet/w/llm", "serve"))
+
+
+DEMANDS = {
+    "no GPU": ({"CPU": 1.0}, 0.0),
+    "outside a group": ({"GPU": 2.0}, 2.0),
+    "inside a group it is there twice": ({"GPU_group_ab": 1.0, "GPU_group_0_ab": 1.0, "bundle_group_ab": 0.001}, 1.0),
+}
+
+
+@pytest.mark.parametrize(("required", "want"), DEMANDS.values(), ids=DEMANDS)
+def test_gpus_in(required: dict[str, float], want: float) -> None:
+    assert private.gpus_in(required) == want

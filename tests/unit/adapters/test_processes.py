@@ -1,0 +1,123 @@
+"""Which processes count as an attempt's, from a /proc that is written for the test and from the real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fleet_app.adapters import processes
+
+LLM = frozenset({"llm"})
+WATCHDOG = "while kill -s 0 40; do sleep 1; done; kill -9 -41"
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A process in the test's /proc."""
+
+    pid: int
+    attempt: str = "llm"
+    arguments: tuple[str, ...] = ("python", "train.py")
+    state: str = "S"
+    started: int = 1000
+
+
+def write(proc: Path, *fakes: Fake) -> Path:
+    for fake in fakes:
+        folder = proc / str(fake.pid)
+        folder.mkdir(parents=True, exist_ok=True)
+        variables = ["PATH=/bin", f"FLEET_ATTEMPT={fake.attempt}" if fake.attempt else "HOME=/", ""]
+        (folder / "environ").write_bytes("\0".join(variables).encode())
+        (folder / "cmdline").write_bytes("\0".join([*fake.arguments, ""]).encode())
+        between = " 0" * 17
+        (folder / "stat").write_text(f"{fake.pid} (a) b) {fake.state} 1{between} {fake.started} 0 0\n")
+    (proc / "meminfo").touch()
+    return proc
+
+
+SCANS: dict[str, tuple[tuple[Fake, ...], dict[str, tuple[int, ...]]]] = {
+    "no process at all": ((), {"llm": ()}),
+    "shell, driver and worker count": (
+        (Fake(7), Fake(3), Fake(5, arguments=("ray::Trainer.step",))),
+        {"llm": (3, 5, 7)},
+    ),
+    "another attempt of the same workload does not count": ((Fake(3, attempt="llm.2"),), {"llm": ()}),
+    "a process outside the fleet does not count": ((Fake(3, attempt=""),), {"llm": ()}),
+    "a zombie does not count": ((Fake(3, state="Z"),), {"llm": ()}),
+    "the supervisor does not count": ((Fake(40, arguments=("ray::JobSupervisor.run",)),), {"llm": ()}),
+    "the watchdog and its sleep do not count": (
+        (Fake(50, arguments=("/bin/sh", "-c", WATCHDOG)), Fake(51, arguments=("sleep", "1"))),
+        {"llm": ()},
+    ),
+    "a longer sleep is the job's own and counts": ((Fake(51, arguments=("sleep", "10")),), {"llm": (51,)}),
+    "a shell that only mentions the watchdog counts": (
+        (Fake(50, arguments=("/bin/sh", "-c", f"{WATCHDOG}; train")),),
+        {"llm": (50,)},
+    ),
+    "a process without arguments counts": ((Fake(3, arguments=()),), {"llm": (3,)}),
+}
+
+
+@pytest.mark.parametrize(("fakes", "want"), SCANS.values(), ids=SCANS)
+def test_scan(tmp_path: Path, fakes: tuple[Fake, ...], want: dict[str, tuple[int, ...]]) -> None:
+    assert processes.scan(LLM, write(tmp_path, *fakes)) == want
+
+
+def test_every_attempt_that_is_asked_for_is_answered(tmp_path: Path) -> None:
+    proc = write(tmp_path, Fake(3), Fake(4, attempt="other"))
+    assert processes.scan(frozenset({"llm", "gone"}), proc) == {"gone": (), "llm": (3,)}
+
+
+def test_asking_for_nobody_reads_nothing() -> None:
+    assert processes.scan(frozenset(), Path("/does/not/exist")) == {}
+
+
+def test_a_process_on_its_way_out_counts_until_it_is_gone(tmp_path: Path) -> None:
+    watch = processes.Watch(write(tmp_path, Fake(3)))
+    assert watch.scan(LLM) == {"llm": (3,)}
+    write(tmp_path, Fake(3, attempt=""))  # its environment reads empty, the process is still there
+    assert watch.scan(LLM) == {"llm": (3,)}
+    write(tmp_path, Fake(3, attempt="", state="Z"))
+    assert watch.scan(LLM) == {"llm": ()}
+
+
+def test_a_later_process_with_the_same_pid_is_not_taken_for_it(tmp_path: Path) -> None:
+    watch = processes.Watch(write(tmp_path, Fake(3)))
+    watch.scan(LLM)
+    write(tmp_path, Fake(3, attempt="", started=2000))
+    assert watch.scan(LLM) == {"llm": ()}
+
+
+@pytest.fixture
+def stubborn() -> Iterator[subprocess.Popen[str]]:
+    """A real process that ignores SIGTERM, and has a child in a session of its own."""
+    code = (
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True);"
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    attempt = f"stubborn-{os.getpid()}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "FLEET_ATTEMPT": attempt}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_all_real_processes_of_an_attempt_are_found_and_ended(stubborn: subprocess.Popen[str]) -> None:
+    assert stubborn.stdout is not None
+    child = int(stubborn.stdout.readline())
+    attempt = f"stubborn-{os.getpid()}"
+    assert processes.scan(frozenset({attempt})) == {attempt: tuple(sorted((stubborn.pid, child)))}
+    assert processes.end(attempt) == 0
+    assert processes.scan(frozenset({attempt})) == {attempt: ()}
+
+
+def test_this_process_belongs_to_no_attempt() -> None:
+    assert processes.attempt_of(os.getpid()) is None

@@ -1,0 +1,265 @@
+"""Serve's side of the fleet, as far as it can be had without a cluster."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when Serve is imported
+
+from fleet_app.adapters import serve_demand, serve_fences, serve_groups, serve_private  # noqa: E402
+from fleet_app.adapters.serve_board import Outlook  # noqa: E402
+from fleet_app.adapters.serve_fences import Standing  # noqa: E402
+from fleet_app.engine.errors import RequestError  # noqa: E402
+from fleet_app.engine.values import Shape  # noqa: E402
+from fleet_app.worker.contract import Demand  # noqa: E402
+
+TARGETS = {
+    "what is granted is started": ({"wanted": 3, "granted": 3, "running": 1}, 3),
+    "no more is started than is granted": ({"wanted": 5, "granted": 3, "running": 1}, 3),
+    "no more is started than is wanted": ({"wanted": 2, "granted": 9, "running": 1}, 2),
+    "nothing is started before anything is granted": ({"wanted": 2, "granted": 0, "running": 0}, 0),
+    "a grant that shrinks stops nothing that runs": ({"wanted": 5, "granted": 1, "running": 3}, 3),
+    "what is not wanted any more is stopped": ({"wanted": 1, "granted": 3, "running": 3}, 1),
+    "a silent arbiter bounds nothing": ({"wanted": 5, "granted": 1, "running": 1, "silent": True}, 5),
+}
+
+
+@pytest.mark.parametrize(("case", "want"), TARGETS.values(), ids=TARGETS)
+def test_allowed(case: dict[str, Any], want: int) -> None:
+    assert serve_demand.allowed(**{"silent": False, **case}) == want
+
+
+SILENCES = {
+    "no lease was ever seen": (None, True),
+    "a lease of this moment": (100.0, False),
+    "a lease that is just not too old": (90.0, False),
+    "a lease that is too old": (89.9, True),
+}
+
+
+@pytest.mark.parametrize(("lease_at", "want"), SILENCES.values(), ids=SILENCES)
+def test_silent(lease_at: float | None, want: bool) -> None:
+    assert Outlook(lease_at=lease_at).silent(100.0) is want
+
+
+SHAPES = {
+    "whole GPUs and CPUs": ({"GPU": 2.0, "CPU": 4.0}, Shape(gpus=2, cpu_milli=4000)),
+    "a part of a CPU in thousandths": ({"GPU": 1, "CPU": 0.1}, Shape(gpus=1, cpu_milli=100)),
+    "memory in MiB, rounded up": ({"GPU": 1, "memory": 2**20 + 1}, Shape(gpus=1, memory_mib=2)),
+    "a custom resource of none": ({"GPU": 1, "slot": 0}, Shape(gpus=1)),
+}
+
+
+@pytest.mark.parametrize(("bundle", "want"), SHAPES.values(), ids=SHAPES)
+def test_shape_of(bundle: dict[str, float], want: Shape) -> None:
+    assert serve_demand.shape_of(bundle) == want
+
+
+REFUSED = {
+    "no GPU": ({"CPU": 1.0}, {"team": "search"}, "placement_group_bundles"),
+    "a part of a GPU": ({"GPU": 0.5}, {"team": "search"}, "placement_group_bundles"),
+    "a custom resource": ({"GPU": 1, "slot": 1}, {"team": "search"}, "placement_group_bundles"),
+    "no team": ({"GPU": 1}, {}, "policy_kwargs.team"),
+    "a team that is no name": ({"GPU": 1}, {"team": 7}, "policy_kwargs.team"),
+    "a floor below nothing": ({"GPU": 1}, {"team": "search", "floor": -1}, "policy_kwargs.floor"),
+    "a floor that is no number": ({"GPU": 1}, {"team": "search", "floor": "2"}, "policy_kwargs.floor"),
+}
+
+
+@pytest.mark.parametrize(("bundle", "keywords", "where"), REFUSED.values(), ids=REFUSED)
+def test_ask_of_refuses(bundle: dict[str, float], keywords: dict[str, object], where: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        serve_demand.ask_of("shop.Echo", bundle, keywords, min_replicas=1)
+    assert caught.value.where == where
+
+
+def test_the_floor_is_what_serve_never_goes_below_unless_it_is_given() -> None:
+    floors = [
+        serve_demand.ask_of("shop.Echo", {"GPU": 1}, keywords, min_replicas=2).floor
+        for keywords in ({"team": "search"}, {"team": "search", "floor": 0})
+    ]
+    assert floors == [2, 0]
+
+
+class PaperBoard:
+    """Takes what is published, and counts how often the arbiter is woken."""
+
+    def __init__(self) -> None:
+        self.published: list[Demand] = []
+        self.wakes = 0
+
+    def publish(self, demand: Demand) -> None:
+        self.published.append(demand)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def outlook(self, service: str) -> Outlook:
+        return Outlook()
+
+
+def test_a_demand_is_published_when_it_changes_and_not_at_every_loop() -> None:
+    board = PaperBoard()
+    desk = serve_demand.Desk(board)  # type: ignore[arg-type]
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
+    for wanted in (1, 1, 1, 3, 3):
+        assert desk.answer(ask, wanted, running=0, aimed=0) == wanted
+    assert [demand.wanted for demand in board.published] == [1, 3]
+    assert board.wakes == 2
+
+
+def test_a_lull_is_announced_only_when_serve_itself_aims_lower() -> None:
+    board = PaperBoard()
+    desk = serve_demand.Desk(board)  # type: ignore[arg-type]
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
+    for wanted, aimed in ((6, 2), (3, 6), (6, 6), (2, 6), (2, 2)):
+        desk.answer(ask, wanted, running=0, aimed=aimed)
+    assert [demand.wanted for demand in board.published] == [6, 2]
+
+
+def test_replicas_that_wait_are_announced_only_while_the_policy_is_not_asked() -> None:
+    board = PaperBoard()
+    desk = serve_demand.Desk(board)  # type: ignore[arg-type]
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
+    desk.announce_waiting(ask, 1)
+    desk.answer(ask, 2, running=0, aimed=0)
+    desk.announce_waiting(ask, 1)
+    assert [demand.wanted for demand in board.published] == [1, 2]
+
+
+def fence(name: str, node: str = "a", gpus: int = 1, cpu_milli: int = 1000) -> Standing:
+    return Standing(group_id=name, name=name, node_id=node, shape=Shape(gpus=gpus, cpu_milli=cpu_milli))
+
+
+ONE = Shape(gpus=1, cpu_milli=1000)
+FOUR = Shape(gpus=4, cpu_milli=1000)
+
+OBSTACLES = {
+    "nothing is in the way of what fits": (ONE, {"a": ONE}, [fence("f")], []),
+    "a larger fence is": (ONE, {"a": Shape(cpu_milli=1000)}, [fence("f", gpus=4)], ["f"]),
+    "fences of one node, and no more than needed": (
+        FOUR,
+        {"a": Shape(gpus=2), "b": Shape()},
+        [fence("b1", "b"), fence("a1"), fence("a2"), fence("a3")],
+        ["a1", "a2"],
+    ),
+    "the node that frees the fewest GPUs": (
+        ONE,
+        {"a": Shape(), "b": Shape()},
+        [fence("a8", "a", gpus=8), fence("b2", "b", gpus=2)],
+        ["b2"],
+    ),
+    "none, where all of them would not be enough": (FOUR, {"a": Shape()}, [fence("a1"), fence("a2")], []),
+    "none on nodes that replicas may not use": (ONE, {"a": Shape()}, [fence("x1", "x")], []),
+}
+
+
+@pytest.mark.parametrize(("shape", "free", "fences", "want"), OBSTACLES.values(), ids=OBSTACLES)
+def test_in_the_way(shape: Shape, free: dict[str, Shape], fences: list[Standing], want: list[str]) -> None:
+    assert [found.name for found in serve_fences.in_the_way(shape, free, fences)] == want
+
+
+def test_a_service_prefers_its_own_fences_and_takes_none_that_wastes_a_gpu_or_is_too_small() -> None:
+    fences = [
+        fence("fleet/g/other/1"),
+        fence("fleet/g/shop.Echo/2"),
+        fence("fleet/h/a/immediate", gpus=2),
+        fence("fleet/g/shop.Echo/1", cpu_milli=500),
+    ]
+    found = [usable.name for usable in serve_fences.by_preference("shop.Echo", ONE, fences)]
+    assert found == ["fleet/g/shop.Echo/2", "fleet/g/other/1"]
+
+
+ENTRIES = {
+    "a fence of a service": ({"name": "fleet/g/shop.Echo/1"}, True),
+    "a hold": ({"name": "fleet/h/a/immediate"}, True),
+    "a group of a workload is not for replicas": ({"name": "fleet/w/llm"}, False),
+    "a group of somebody else is not ours": ({"name": "mine"}, False),
+    "a removed fence does not stand": ({"name": "fleet/h/a/immediate", "state": "REMOVED"}, False),
+    "a fence that lost its node does not stand": ({"name": "fleet/h/a/immediate", "state": "RESCHEDULING"}, False),
+}
+
+
+@pytest.mark.parametrize(("entry", "want"), ENTRIES.values(), ids=ENTRIES)
+def test_standing(entry: dict[str, Any], want: bool) -> None:
+    whole = {"state": "CREATED", "bundles": {0: {"GPU": 1.0}}, "bundles_to_node_id": {0: "a"}, **entry}
+    assert bool(serve_fences.standing({"id": whole})) is want
+
+
+def test_this_ray_has_the_private_parts_that_the_hook_stands_on() -> None:
+    assert serve_private.check_contract() == ()
+
+
+class BrokenGroups:
+    """Fails at everything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def request(policy: str = "fleet_app.adapters.serve_policy:FleetPolicy", **more: Any) -> Any:
+    scaling = SimpleNamespace(policy=SimpleNamespace(policy_function=policy, policy_kwargs={}), min_replicas=0)
+    wrapper = SimpleNamespace(deployment_config=SimpleNamespace(autoscaling_config=scaling))
+
+    def on_scheduled(self: object) -> None:
+        """Stand for the wrapper's method."""
+
+    fields = {"gang_placement_group": None, "target_node_id": None, "max_replicas_per_node": None, **more}
+    return SimpleNamespace(on_scheduled=on_scheduled.__get__(wrapper), **fields)
+
+
+SERVICES = {
+    "a deployment with our policy": (request(), True),
+    "as Serve spells it after a restart": (request("fleet_app.adapters.serve_policy.FleetPolicy"), True),
+    "a deployment with another policy": (request("ray.serve.autoscaling_policy:default"), False),
+    "a member of a Serve gang": (request(gang_placement_group=object()), False),
+    "a replica for one node only": (request(target_node_id="a"), False),
+    "a deployment with a limit a node, which groups cannot keep": (request(max_replicas_per_node=1), False),
+}
+
+
+@pytest.mark.parametrize(("asked", "want"), SERVICES.values(), ids=SERVICES)
+def test_is_service(asked: Any, want: bool) -> None:
+    assert serve_private.is_service(asked) is want
+
+
+@pytest.mark.parametrize("asked", [request(), object()], ids=["a service", "a request that this Ray does not know"])
+def test_whatever_fails_in_the_hook_serve_schedules_the_replica_itself(asked: Any) -> None:
+    scheduled: list[Any] = []
+
+    def original(scheduler: Any, request: Any) -> bool:
+        scheduled.append(request)
+        return True
+
+    hook = serve_groups._schedule(BrokenGroups(), original)  # type: ignore[arg-type]
+    assert hook(None, asked)
+    assert scheduled == [asked]
+
+
+LABELS = {
+    "a bundle without a selector": (None, [{"fleet/class": "serving"}]),
+    "a bundle with one": ([{"rack": "r1"}], [{"fleet/class": "serving", "rack": "r1"}]),
+    "a bundle that says it itself": ([{"fleet/class": "in(serving,mixed)"}], [{"fleet/class": "in(serving,mixed)"}]),
+}
+
+
+@pytest.mark.parametrize(("selector", "want"), LABELS.values(), ids=LABELS)
+def test_add_label(selector: Any, want: Any) -> None:
+    asked = request(placement_group_bundles=[{"GPU": 1}], placement_group_bundle_label_selector=selector)
+    serve_private.add_label(asked, "fleet/class", "serving")
+    assert asked.placement_group_bundle_label_selector == want
+
+
+def test_the_policy_survives_being_pickled_by_serve_and_patches_nothing_outside_of_the_controller() -> None:
+    from ray.serve._private.deployment_scheduler import DeploymentScheduler
+    from ray.serve.config import AutoscalingPolicy
+
+    before = DeploymentScheduler._schedule_replica
+    policy = AutoscalingPolicy(
+        policy_function="fleet_app.adapters.serve_policy:FleetPolicy", policy_kwargs={"team": "a"}
+    )
+    policy.get_policy()(**policy.policy_kwargs)
+    assert DeploymentScheduler._schedule_replica is before
