@@ -1,0 +1,234 @@
+"""The fleet's control API: what is, why it is so, and the few things that a person may ask for.
+
+Knows paths and bodies. Does not decide: an order is checked, then left in the arbiter's inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fleet_app.arbiter import inbox, status
+from fleet_app.arbiter.records import Job, Record
+from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.gateway.body import read_object, read_text
+from fleet_app.gateway.known import TERMINAL, Known, Workloads
+from fleet_app.gateway.replies import CONTROL
+from fleet_app.gateway.submit import Submissions
+from fleet_app.policy.diff import diff_policies
+from fleet_app.policy.load import parse_policy, to_engine
+from fleet_app.policy.problems import from_pydantic, refuse
+from fleet_app.policy.schema import PolicyFile
+from fleet_app.policy.specs import spec_from_mapping, to_workload
+
+MOST_EVENTS = 10_000
+
+# The keys of an explanation whose wait has no numbers, as for what has ended.
+_NO_NUMBERS: dict[str, object] = {
+    "ahead": [],
+    "reason": None,
+    "asked": None,
+    "available": None,
+    "level": None,
+    "rooms": [],
+    "blocked_by": [],
+}
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EventsQuery(_Query):
+    """Which events: those after a number, at most so many, of one subject if it is given."""
+
+    after: Annotated[int, Field(ge=0, le=2**62)] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_EVENTS)] = 1000
+    subject: Annotated[str, Field(max_length=256)] | None = None
+
+
+class DrainBody(_Query):
+    """How long a drain may take, in seconds; left out, it is the workload's own grace."""
+
+    grace_s: Annotated[float, Field(strict=True, ge=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
+
+
+class PolicyQuery(_Query):
+    """Who asks for a policy, and whether only to hear what it would change."""
+
+    who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
+    dry_run: bool = False
+
+
+class ControlApi:
+    """Everything below CONTROL."""
+
+    def __init__(self, home: Path, workloads: Workloads, submissions: Submissions) -> None:
+        """Answer for the fleet at `home`."""
+        self._home = home
+        self._workloads = workloads
+        self._submissions = submissions
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what this serves."""
+        return [
+            web.get(CONTROL + "status", self._status),
+            web.get(CONTROL + "workloads", self._list),
+            web.get(CONTROL + "nodes", self._nodes),
+            web.get(CONTROL + "services", self._services),
+            web.get(CONTROL + "explain/{name}", self._explain),
+            web.get(CONTROL + "events", self._events),
+            web.get(CONTROL + "policy", self._policy),
+            web.post(CONTROL + "policy", self._set_policy),
+            web.post(CONTROL + "submit", self._submit),
+            web.post(CONTROL + "drain/{name}", self._drain),
+            web.post(CONTROL + "cancel/{name}", self._cancel),
+            web.post(CONTROL + "pause", self._pause),
+            web.post(CONTROL + "resume", self._resume),
+        ]
+
+    async def _status(self, _: web.Request) -> web.Response:
+        silent_s, snapshot = self._workloads.silent_s(), self._workloads.snapshot()
+        return web.json_response(
+            {
+                "arbiter": {"alive": self._workloads.alive(), "lease_age_s": silent_s},
+                "paused": self._workloads.journal.paused(),
+                "counts": status.counts(self._records()),
+                "inbox": self._workloads.waiting(),
+                "observed_at": None if snapshot is None else snapshot.at,
+                "policy_hash": hashlib.sha256(self._policy_text().encode()).hexdigest()[:16],
+            }
+        )
+
+    async def _list(self, _: web.Request) -> web.Response:
+        rules = to_engine(self._submissions.policy())
+        return web.json_response(status.workloads(self._records(), self._workloads.snapshot(), rules))
+
+    async def _nodes(self, _: web.Request) -> web.Response:
+        rules, journal = to_engine(self._submissions.policy()), self._workloads.journal
+        records, grants = journal.records().values(), journal.grants().values()
+        return web.json_response(status.nodes(self._workloads.snapshot(), records, grants, rules))
+
+    async def _services(self, _: web.Request) -> web.Response:
+        journal = self._workloads.journal
+        rows = status.services(journal.demands().values(), journal.grants().values(), self._workloads.snapshot())
+        return web.json_response(rows)
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        snapshot, name = self._workloads.snapshot(), request.match_info["name"]
+        rules = to_engine(self._submissions.policy())
+        if snapshot is not None:
+            with contextlib.suppress(NotFoundError):  # it has ended, or nobody has looked at it yet
+                # A whole decision is made for it: not on the loop that serves the others.
+                return web.json_response(await asyncio.to_thread(status.explain, snapshot, rules, name))
+        known = self._find(request)
+        return web.json_response({"name": known.name, "sentence": _plainly(known), **_NO_NUMBERS})
+
+    def _records(self) -> list[Record]:
+        """Return the journal's workloads, and as queued those that nobody has taken in yet."""
+        spooled = self._workloads.spooled()
+        records = self._workloads.journal.records()
+        for request in spooled:
+            with contextlib.suppress(RequestError):  # the policy changed since: the arbiter will refuse it
+                records.setdefault(str(request.spec.get("name")), _spooled(request, self._submissions.policy()))
+        return list(records.values())
+
+    def _policy_text(self) -> str:
+        return (self._home / "policy.yaml").read_text(encoding="utf-8")
+
+    async def _events(self, request: web.Request) -> web.Response:
+        asked = _valid(EventsQuery, dict(request.query), "query")
+        entries = self._workloads.journal.events(asked.after, asked.limit, asked.subject)
+        return web.json_response(
+            [
+                {
+                    "seq": entry.seq,
+                    "at": entry.note.at,
+                    "kind": entry.note.kind.value,
+                    "subject": entry.note.subject,
+                    "detail": entry.note.detail,
+                }
+                for entry in entries
+            ]
+        )
+
+    async def _policy(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._policy_text(), content_type="application/yaml")
+
+    async def _set_policy(self, request: web.Request) -> web.Response:
+        asked = _valid(PolicyQuery, dict(request.query), "query")
+        text = await read_text(request)
+        changes = diff_policies(self._submissions.policy(), parse_policy(text))
+        if changes and not asked.dry_run:
+            inbox.post(self._home, inbox.SetPolicy(text=text, who=asked.who))
+        rows = [{"path": change.path, "old": change.old, "new": change.new} for change in changes]
+        return web.json_response({"changes": rows, "accepted": bool(changes) and not asked.dry_run})
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        return _accepted(await self._submissions.from_mapping(await read_object(request)))
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        asked = _valid(DrainBody, await read_object(request), "body")
+        known = self._find(request)
+        if known.status != "RUNNING" or known.stopping:
+            raise ConflictError(
+                f"it is {known.status}, and only what runs can be drained",
+                where=known.name,
+                fix="See `fleet queue`; `fleet cancel` ends a workload that waits",
+            )
+        inbox.post(self._home, inbox.Drain(name=known.name, grace_s=asked.grace_s))
+        return _accepted(known.name)
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        known = self._find(request)
+        if known.status in TERMINAL:
+            raise ConflictError(f"it is {known.status} already", where=known.name, fix="Nothing is left to be done")
+        if not known.cancelled:
+            inbox.post(self._home, inbox.Cancel(name=known.name))
+        return _accepted(known.name)
+
+    async def _pause(self, _: web.Request) -> web.Response:
+        inbox.post(self._home, inbox.Pause())
+        return _accepted("arbiter")
+
+    async def _resume(self, _: web.Request) -> web.Response:
+        inbox.post(self._home, inbox.Resume())
+        return _accepted("arbiter")
+
+    def _find(self, request: web.Request) -> Known:
+        name = request.match_info["name"]
+        known = self._workloads.find(name)
+        if known is None:
+            raise NotFoundError(f"there is no workload {name[:64]!r}", where="name", fix="See `fleet queue`")
+        return known
+
+
+def _plainly(known: Known) -> str:
+    return f"is {known.status.lower()}: {known.message}" if known.message else f"is {known.status.lower()}"
+
+
+def _spooled(request: inbox.Submit, rules: PolicyFile) -> Record:
+    spec = spec_from_mapping(request.spec, rules)
+    job = Job(entrypoint=request.entrypoint, runtime_env=request.runtime_env, metadata=request.metadata)
+    return Record(workload=to_workload(spec, rules, request.at), job=job, message="spooled")
+
+
+def _accepted(name: str) -> web.Response:
+    """Say that a request is on disk: the arbiter will see it."""
+    return web.json_response({"name": name, "accepted": True})
+
+
+def _valid(model: type[Model], given: dict[str, object], where: str) -> Model:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        refuse(from_pydantic(error, model), where)
+        raise  # not reached: pydantic never reports an error without details

@@ -1,0 +1,417 @@
+"""The command line from outside: what it prints where, its exit codes, and what it asks of a gateway."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fleet_app.cli.main import app
+from fleet_app.cli.reference import reference
+from tests.surface.control_stand_in import Control, Turns, refused, served
+
+CLUSTERS = Path(__file__).parents[2] / "clusters"
+BASE = "/api/fleet/"
+
+
+def workload(name: str, phase: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "backfill",
+        "team": "batch",
+        "priority": 1000,
+        "phase": phase,
+        "attempt": 1,
+        "bundles": 1,
+        "gpus_per_bundle": 2,
+        "nodes": [],
+        "submitted_at": time.time() - 7530,
+        "step": None,
+        "checkpoint": None,
+        "message": "",
+        **more,
+    }
+
+
+WORKLOADS = [
+    workload(
+        "llm",
+        "queued",
+        kind="gang",
+        team="research",
+        priority=50_000,
+        bundles=4,
+        gpus_per_bundle=8,
+        message="needs 4 whole nodes on one spine; spine s1 has 3 free, s2 has 1: 1 more on s1 would do",
+    ),
+    workload("batch-1", "running", nodes=["n03"], step=120, checkpoint={"uri": "file:/x", "step": 100, "at": 1.0}),
+    workload("batch-2", "draining", nodes=["n05"], message="12 s left"),
+    workload("old", "succeeded", ended_at=time.time()),
+]
+
+NODES = [
+    {
+        "name": "n03",
+        "class": "serving",
+        "domains": {"spine": "s2", "leaf": "l2"},
+        "condition": "ready",
+        "gpus_total": 8,
+        "gpus_free": 3,
+        "gpus_foreign": 1,
+        "foreign_owners": ["actor Notebook"],
+        "holders": [{"what": "batch-1", "gpus": 2}, {"what": "chat.Chat", "gpus": 2}],
+    },
+    {
+        "name": "n04",
+        "class": "training",
+        "domains": {"spine": "s1", "leaf": "l2"},
+        "condition": "down",
+        "gpus_total": 8,
+        "gpus_free": 8,
+        "gpus_foreign": 0,
+        "foreign_owners": [],
+        "holders": [],
+    },
+]
+
+SERVICES = [
+    {
+        "name": "chat.Chat",
+        "team": "serving",
+        "wanted": 5,
+        "grants": [{"node": "n03", "occupied": True}, {"node": "n05", "occupied": False}],
+        "occupied": 1,
+        "shape": {"gpus": 4, "cpu_milli": 1000, "memory_mib": 0},
+    }
+]
+
+EVENTS = [
+    {"seq": 1, "at": 1_800_000_000.25, "kind": "submitted", "subject": "llm", "detail": {"team": "research"}},
+    {"seq": 2, "at": 1_800_000_001.5, "kind": "admitted", "subject": "batch-1", "detail": {"nodes": ["n03"]}},
+]
+
+ANSWERS: dict[str, Any] = {
+    f"GET {BASE}workloads": WORKLOADS,
+    f"GET {BASE}nodes": NODES,
+    f"GET {BASE}services": SERVICES,
+    f"GET {BASE}events": EVENTS,
+    f"GET {BASE}status": {
+        "arbiter": {"alive": True, "lease_age_s": 0.4},
+        "paused": False,
+        "counts": {"queued": 1, "running": 2},
+        "policy_hash": "abc123",
+    },
+    f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
+    f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),
+    f"GET {BASE}policy": "version: 1\nname: demo\n",
+    f"POST {BASE}policy": {
+        "changes": [{"path": "headroom.immediate", "old": 4, "new": None}],
+        "accepted": True,
+    },
+    f"POST {BASE}pause": {"name": "arbiter", "accepted": True},
+    f"POST {BASE}resume": {"name": "arbiter", "accepted": True},
+    f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
+    f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
+    f"POST {BASE}cancel/llm": {"name": "llm", "accepted": True},
+    f"POST {BASE}submit": {"name": "llm", "accepted": True},
+    "GET /api/jobs/llm/logs": {"logs": "step 1\nstep 2\n"},
+}
+
+
+@pytest.fixture
+def control() -> Any:
+    with served(dict(ANSWERS)) as served_control:
+        yield served_control
+
+
+def fleet(*arguments: str, **environment: str) -> Result:
+    """Run a command as on a terminal of 104 columns, with nothing of the caller's own environment."""
+    clean = {"FLEET_HOME": None, "FLEET_GATEWAY": None, "FLEET_TOKEN": None, "COLUMNS": "104", "TERM": "dumb"}
+    return CliRunner().invoke(app, list(arguments), env={**clean, **environment}, prog_name="fleet")
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+TEXTS = {
+    "the queue shows what waits with why, and what runs with where": (
+        ["queue"],
+        [
+            "NAME     KIND      TEAM      PRIORITY  SHAPE  PHASE     WHERE / WHY               AGE    STEP",
+            "llm      gang      research  50000     4 x 8  queued    needs 4 whole nodes on …  2h05m  -",
+            "batch-1  backfill  batch     1000      1 x 2  running   n03                       2h05m  120 (saved 100)",
+            "batch-2  backfill  batch     1000      1 x 2  draining  n05 (12 s left)           2h05m  -",
+        ],
+    ),
+    "nodes show a letter a GPU, and name who is there without leave": (
+        ["nodes"],
+        [
+            "NAME  CLASS     SPINE  LEAF  CONDITION  GPUS      HELD BY",
+            "n03   serving   s2     l2    ready      aabb!...  a=batch-1 2  b=chat.Chat 2  !=actor Notebook 1",
+            "n04   training  s1     l2    down       ........",
+        ],
+    ),
+    "services are counted in replicas": (
+        ["services"],
+        [
+            "NAME       TEAM     SHAPE  WANTED  GRANTED  RUNNING",
+            "chat.Chat  serving  4 GPU  5       2        1",
+        ],
+    ),
+    "an explanation is a sentence about the name": (["explain", "llm"], ["llm needs 4 whole nodes on one spine"]),
+    "the policy in force is printed as it stands": (["policy", "show"], ["version: 1", "name: demo"]),
+    "a policy's changes are listed": (
+        ["policy", "apply", str(CLUSTERS / "demo.yaml"), "--who", "ada"],
+        ["headroom.immediate: 4 -> (none)"],
+    ),
+    "a log is printed as it stands": (["logs", "llm"], ["step 1", "step 2"]),
+    "a submission prints the name alone": (["submit", "--name", "llm", "--", "python", "train.py"], ["llm"]),
+    "a pause prints nothing on stdout": (["pause"], []),
+    "a drain prints nothing on stdout": (["drain", "batch-1", "--grace", "1m30s"], []),
+}
+
+
+@pytest.mark.parametrize(("arguments", "want"), TEXTS.values(), ids=TEXTS)
+def test_text(control: Control, arguments: list[str], want: list[str]) -> None:
+    options, dashes, rest = _split(arguments)
+    result = fleet(*options, "--gateway", control.url, *dashes, *rest)
+    assert (result.exit_code, lines(result.stdout)) == (0, want), result.output
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str], list[str]]:
+    if "--" not in arguments:
+        return arguments, [], []
+    at = arguments.index("--")
+    return arguments[:at], ["--"], arguments[at + 1 :]
+
+
+def test_events_are_a_table_with_the_time_of_day(control: Control) -> None:
+    shown = lines(fleet("events", "--gateway", control.url).stdout)
+    assert shown[0].split() == ["SEQ", "TIME", "KIND", "SUBJECT", "DETAIL"]
+    assert shown[1].split()[2:] == ["submitted", "llm", "team=research"]
+    assert shown[1].split()[1].endswith(".250")
+
+
+def test_the_status_says_whether_the_arbiter_is_alive(control: Control) -> None:
+    shown = fleet("status", "--gateway", control.url).stdout
+    assert "alive, last sign of life 0s ago" in shown
+    assert "1 queued, 2 running" in shown
+    assert control.url in shown
+
+
+JSON = {
+    "the queue": (["queue"], [each for each in WORKLOADS if each["phase"] != "succeeded"]),
+    "the queue with what has ended": (["queue", "--all"], WORKLOADS),
+    "nodes": (["nodes"], NODES),
+    "services": (["services"], SERVICES),
+    "events": (["events"], EVENTS),
+    "the last event alone": (["events", "--last", "1"], EVENTS[1:]),
+    "an explanation": (["explain", "llm"], ANSWERS[f"GET {BASE}explain/llm"]),
+    "a log": (["logs", "llm"], {"name": "llm", "log": "step 1\nstep 2\n"}),
+    "a cancel": (["cancel", "llm"], {"name": "llm", "accepted": True}),
+    "a pause": (["pause"], {"name": "arbiter", "accepted": True}),
+    "a resume": (["resume"], {"name": "arbiter", "accepted": True}),
+    "a policy": (["policy", "show"], {"policy": "version: 1\nname: demo\n"}),
+    "a difference": (["policy", "diff", str(CLUSTERS / "demo.yaml")], ANSWERS[f"POST {BASE}policy"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "want"), JSON.values(), ids=JSON)
+def test_json(control: Control, arguments: list[str], want: object) -> None:
+    result = fleet(*arguments, "--json", "--gateway", control.url)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, want)
+
+
+NO_FLEET = {
+    "no fleet in the home": (["queue"], 2, "no fleet is up here"),
+    "no gateway answers": (["queue", "--gateway", "http://127.0.0.1:9"], 1, "does not answer"),
+    "a gateway that is no URL": (["queue", "--gateway", "nonsense"], 1, "does not answer"),
+    "a policy that is none": (["policy", "validate", str(CLUSTERS / "demo-nodes.yaml")], 2, "organisations"),
+    "a policy that is not there": (["policy", "validate", "/nonexistent.yaml"], 2, "cannot be read"),
+    "a policy and nodes that do not match": (
+        ["policy", "validate", str(CLUSTERS / "demo.yaml"), "--fleet", "/nonexistent.yaml"],
+        2,
+        "cannot be read",
+    ),
+    "up with nothing to start": (["up"], 2, "--fleet or --attach"),
+    "up with both": (["up", "--fleet", "x.yaml", "--attach", "auto"], 2, "--fleet or --attach"),
+    "up through Ray's client": (["up", "--attach", "ray://head:10001"], 2, "HOST:PORT"),
+    "up with nodes that are not there": (["up", "--fleet", "/nonexistent.yaml"], 2, "cannot be read"),
+    "up without a policy": (["up", "--fleet", str(CLUSTERS / "small-nodes.yaml")], 2, "--policy"),
+    "up with a Serve config that is not there": (
+        ["up", "--fleet", str(CLUSTERS / "small-nodes.yaml"), "--serve", "/nonexistent.yaml"],
+        2,
+        "no such file",
+    ),
+    "down without a fleet": (["down"], 2, "no fleet is up here"),
+    "a command that is none": (["queu"], 2, "Did you mean"),
+    "an option that is none": (["queue", "--jsn"], 2, "No such option"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), NO_FLEET.values(), ids=NO_FLEET)
+def test_errors_without_a_fleet(tmp_path: Path, arguments: list[str], code: int, says: str) -> None:
+    result = fleet(*arguments, FLEET_HOME=str(tmp_path / "home"))
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+REFUSALS = {
+    "what is not there": (["explain", "nobody"], 2, "nothing called 'nobody' waits or runs"),
+    "what its state does not allow": (["drain", "llm"], 2, "only what runs can be drained"),
+    "a grace that is none": (["drain", "llm", "--grace", "soon"], 2, "no duration"),
+    "nothing to run": (["submit", "--name", "x"], 2, "nothing to run"),
+    "an environment variable without a value": (["submit", "--env", "X", "--", "true"], 2, "KEY=VALUE"),
+    "a runtime environment that is no JSON": (["submit", "--runtime-env-json", "{", "--", "true"], 2, "no JSON"),
+    "a runtime environment that is a list": (["submit", "--runtime-env-json", "[]", "--", "true"], 2, "no JSON object"),
+    "a spec file that is not there": (["submit", "--file", "/nonexistent.yaml"], 2, "cannot be read"),
+    "a kind that is none": (["submit", "--kind", "service", "--", "true"], 2, "Invalid value"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), REFUSALS.values(), ids=REFUSALS)
+def test_refusals(control: Control, arguments: list[str], code: int, says: str) -> None:
+    options, dashes, rest = _split(arguments)
+    result = fleet(*options, "--gateway", control.url, *dashes, *rest)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert says in result.stderr
+
+
+STATUSES = {
+    "a fault of the gateway is ours": (refused("broken", status=500), 1, "broken"),
+    "a refusal that is no JSON": ((400, "Bad thing"), 2, "Bad thing"),
+    "a missing token": ((401, "Unauthorized"), 2, "FLEET_TOKEN"),
+    "a page that is no gateway": ((200, "<html>"), 1, "not a fleet's gateway"),
+}
+
+
+@pytest.mark.parametrize(("answer", "code", "says"), STATUSES.values(), ids=STATUSES)
+def test_statuses(answer: object, code: int, says: str) -> None:
+    with served({f"GET {BASE}nodes": answer}) as control:
+        result = fleet("nodes", "--gateway", control.url)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert says in result.stderr
+
+
+def test_an_error_is_json_on_stderr_when_json_was_asked_for(control: Control) -> None:
+    result = fleet("explain", "nobody", "--json", "--gateway", control.url)
+    assert result.stdout == ""
+    assert json.loads(result.stderr)["error"]["fix"] == "See `fleet queue`"
+
+
+def test_a_submission_asks_what_its_options_say(control: Control) -> None:
+    options = ["--kind", "gang", "--team", "research", "--nodes", "4", "--gpus", "8", "--cpus", "1.5", "--grace", "30s"]
+    result = fleet("submit", *options, "-e", "A=b=c", "--gateway", control.url, "--", "python", "t.py", "--x", "a b")
+    body = json.loads(control.asked[-1].body)
+    assert result.exit_code == 0
+    assert body.pop("name").startswith("gang-")
+    assert body == {
+        "kind": "gang",
+        "team": "research",
+        "nodes": 4,
+        "gpus": 8,
+        "cpus": "1.5",
+        "grace": "30s",
+        "entrypoint": "python t.py --x 'a b'",
+        "runtime_env": {"env_vars": {"A": "b=c"}},
+    }
+
+
+def test_options_win_over_a_spec_file(control: Control, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "name: a\nkind: backfill\ngpus: 2\nentrypoint: python a.py\nruntime_env: {env_vars: {A: x, B: y}}\n"
+    )
+    result = fleet("submit", "--file", str(spec), "--gpus", "4", "-e", "A=z", "--gateway", control.url)
+    assert result.exit_code == 0, result.output
+    assert json.loads(control.asked[-1].body) == {
+        "name": "a",
+        "kind": "backfill",
+        "gpus": 4,
+        "entrypoint": "python a.py",
+        "runtime_env": {"env_vars": {"A": "z", "B": "y"}},
+    }
+
+
+WAITS = {
+    "until it has ended well": (["succeeded"], "ended", 0),
+    "until it has failed": (["failed"], "ended", 1),
+    "until it was stopped": (["stopped"], "ended", 1),
+    "until it runs": (["running"], "running", 0),
+    "until it runs, but it failed before": (["failed"], "running", 1),
+}
+
+
+@pytest.mark.parametrize(("phases", "until", "code"), WAITS.values(), ids=WAITS)
+def test_waiting(phases: list[str], until: str, code: int) -> None:
+    turns = Turns([[workload("llm", phase, message="why")] for phase in ["queued", *phases]])
+    with served({**ANSWERS, f"GET {BASE}workloads": turns}) as control:
+        result = fleet(*("submit", "--wait", "--until", until, "--gateway", control.url, "--", "true"))
+    assert (result.exit_code, result.stdout) == (code, "llm\n")
+    assert lines(result.stderr)[0] == "llm: queued, why"
+    assert lines(result.stderr)[-1].startswith(f"llm: {phases[-1]}")
+
+
+def test_orders_reach_the_gateway(control: Control) -> None:
+    fleet("drain", "batch-1", "--grace", "1m30s", "--gateway", control.url)
+    fleet("policy", "diff", str(CLUSTERS / "demo.yaml"), "--gateway", control.url)
+    fleet("policy", "apply", str(CLUSTERS / "demo.yaml"), "--who", "ada", "--gateway", control.url)
+    drain, diff, apply = control.asked
+    assert json.loads(drain.body) == {"grace_s": 90.0}
+    assert (diff.query, apply.query) == ({"dry_run": "true"}, {"who": "ada"})
+    assert apply.body == (CLUSTERS / "demo.yaml").read_text()
+
+
+def test_a_name_is_one_part_of_a_path_whatever_is_in_it(control: Control) -> None:
+    fleet("explain", "../policy?x=1", "--gateway", control.url)
+    assert control.asked[-1].path == f"{BASE}explain/..%2Fpolicy%3Fx%3D1"
+
+
+def test_what_others_wrote_does_not_steer_the_terminal() -> None:
+    hostile = workload("llm", "queued", message="\x1b[2Jgone\nnext")
+    with served({f"GET {BASE}workloads": [hostile]}) as control:
+        shown = fleet("queue", "--gateway", control.url).stdout
+    assert "\x1b" not in shown
+    assert len(lines(shown)) == 2
+
+
+def test_the_home_says_where_the_gateway_is_and_holds_its_token(control: Control, tmp_path: Path) -> None:
+    (tmp_path / "fleet.json").write_text(json.dumps({"gateway_url": control.url}))
+    (tmp_path / "token").write_text("secret\n")
+    assert fleet("nodes", "--home", str(tmp_path)).exit_code == 0
+    assert control.asked[-1].authorization == "Bearer secret"
+
+
+def test_a_home_s_token_never_goes_to_another_gateway(control: Control, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    fleet("nodes", "--home", str(tmp_path), "--gateway", control.url)
+    assert control.asked[-1].authorization is None
+
+
+def test_the_environment_says_where_the_gateway_is_and_its_token(control: Control) -> None:
+    assert fleet("nodes", FLEET_GATEWAY=control.url, FLEET_TOKEN="secret").exit_code == 0
+    assert control.asked[-1].authorization == "Bearer secret"
+
+
+def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
+    commands = ["up", "down", "status", "pause", "resume", "submit", "queue", "nodes", "services", "explain", "drain"]
+    commands += ["cancel", "logs", "events", "demo", "policy", "policy validate", "policy schema", "policy show"]
+    text = reference()
+    assert [line for line in text.splitlines() if line.startswith("###")][1:] == [
+        f"### `fleet {command}`" for command in [*commands, "policy diff", "policy apply"]
+    ]
+    assert text.count("Example") >= len(commands)
+    assert max(map(len, text.splitlines())) <= 120
+    assert str(Path.home()) not in text
+
+
+def test_help_is_a_success_and_says_what_there_is() -> None:
+    result = fleet("--help")
+    assert result.exit_code == 0
+    assert all(f"  {command} " in result.stdout for command in ("up", "submit", "queue", "policy"))
