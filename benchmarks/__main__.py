@@ -1,0 +1,44 @@
+"""`python -m benchmarks [id,id]`: run benchmarks by id, print a table, write `benchmarks/out/latest.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import decide
+from benchmarks.result import Result
+
+OUT = Path(__file__).parent / "out" / "latest.json"
+BENCHMARKS = {**decide.BENCHMARKS}
+
+
+def main(wanted: str = "") -> int:
+    """Run the named benchmarks, all of them when none is named; return an exit code."""
+    ids = [one.strip() for one in wanted.split(",") if one.strip()] or list(BENCHMARKS)
+    unknown = [one for one in ids if one not in BENCHMARKS]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    results = [BENCHMARKS[one]() for one in ids]
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps([line.as_json() for line in results], indent=1) + "\n")
+    Console().print(_table(results))
+    return 0
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table("id", "what", "ours", "min", "max", "other", "ratio", "runs", "unit")
+    for line in results:
+        other = "-" if line.other is None else f"{line.other:.2f} ({line.other_name})"
+        ratio = "-" if line.ratio is None else f"{line.ratio:.3f}"
+        figures = (f"{line.ours:.2f}", f"{line.min:.2f}", f"{line.max:.2f}")
+        table.add_row(line.id, line.what, *figures, other, ratio, str(line.runs), line.unit)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

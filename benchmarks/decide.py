@@ -1,0 +1,32 @@
+"""`decide-256` and its growth curve: one decision on a full, fragmented fleet, indexes built inside the timing."""
+
+from __future__ import annotations
+
+import gc
+import time
+from functools import partial
+
+from benchmarks import fleets
+from benchmarks.result import Result, Samples, result
+from fleet_app.engine.decide import decide
+
+SIZES = ((256, 1_000), (512, 2_000), (1024, 4_000), (2048, 6_000), (4096, 10_000))
+RUNS = 7
+NOW = 100_000.0
+
+
+def run(nodes: int, pending: int) -> Result:
+    """Return the median of one decision in milliseconds."""
+    state, policy = fleets.fleet(nodes, pending), fleets.policy(nodes)
+    taken_ms = []
+    gc.disable()
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        decide(state, policy, NOW)
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    gc.enable()
+    what = f"one decision, {nodes} nodes, {pending} pending of {fleets.distinct(state)} kinds"
+    return result(f"decide-{nodes}", what, "ms", Samples(ours=taken_ms))
+
+
+BENCHMARKS = {f"decide-{nodes}": partial(run, nodes, pending) for nodes, pending in SIZES}

@@ -1,0 +1,170 @@
+"""`fleet queue`, `nodes`, `services`, `explain` and `events`: what is, and why."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from fleet_app.cli import client, show, tables
+from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json
+
+LOOK_EVERY_S = 0.5
+PAGE = 10_000
+
+
+def queue(
+    *,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show workloads that have ended, too.")] = False,
+    home: Home = DEFAULT_HOME,
+    gateway: GatewayUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show workloads: what waits and why, what runs where.
+
+    SHAPE is bundles x GPUs of each. STEP is the last that was reached, and the one up to which work is safe.
+
+    Examples:
+      fleet queue
+      fleet queue --all --json
+    """
+    found: Sequence[tables.Row] = client.find(home, gateway).get("workloads")
+    shown = [each for each in found if everything or each.get("phase") not in tables.ENDED]
+    if as_json:
+        show.data(shown)
+        return
+    if shown:
+        show.stdout().print(tables.queue(shown, time.time()))
+    ended = len(found) - len(shown)
+    if not shown:
+        show.hint("Nothing waits or runs.")
+    if ended:
+        show.hint(f"{ended} more {'has' if ended == 1 else 'have'} ended: `fleet queue --all`.")
+
+
+def nodes(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
+    """Show nodes, and who holds each of their GPUs.
+
+    A bar has a letter a GPU; `.` is a free one, and `!` one that something uses without the fleet's leave,
+    which is named.
+
+    Example:
+      fleet nodes
+    """
+    found: Sequence[tables.Row] = client.find(home, gateway).get("nodes")
+    if as_json:
+        show.data(found)
+        return
+    if not found:
+        show.hint("The arbiter has seen no node yet.")
+        return
+    show.stdout().print(tables.nodes(found))
+
+
+def services(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
+    """Show services: replicas wanted, granted, running.
+
+    Example:
+      fleet services
+    """
+    found: Sequence[tables.Row] = client.find(home, gateway).get("services")
+    if as_json:
+        show.data(found)
+        return
+    if not found:
+        show.hint("No service has announced itself: it does so with the fleet's autoscaling policy.")
+        return
+    show.stdout().print(tables.services(found))
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A workload or a service.", show_default=False)],
+    *,
+    home: Home = DEFAULT_HOME,
+    gateway: GatewayUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a workload or service waits, in numbers.
+
+    And what would have to change for it to start; or how it is, when it does not wait.
+
+    Example:
+      fleet explain llm-pretrain
+    """
+    found: Mapping[str, Any] = client.find(home, gateway).get(f"explain/{quote(name, safe='')}")
+    if as_json:
+        show.data(found)
+        return
+    show.stdout().print(Text(f"{show.plain(name)} {show.plain(str(found.get('sentence', '')))}"), soft_wrap=True)
+    if ahead := found.get("ahead"):
+        show.hint(f"Ahead of it: {', '.join(map(str, ahead[:10]))}{' ...' if len(ahead) > 10 else ''}")
+
+
+def events(
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones until Ctrl-C.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, help="How many of the latest to begin with.")] = 50,
+    subject: Annotated[
+        str | None, typer.Option("--subject", "-s", help="Only those of one workload, service or node.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    gateway: GatewayUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show what happened, oldest first.
+
+    From the journal. With --follow and --json together: one JSON object a line.
+
+    Examples:
+      fleet events --last 20
+      fleet events --follow --subject llm-pretrain
+    """
+    asked = client.find(home, gateway)
+    latest: deque[tables.Row] = deque(_since(asked, 0, subject), maxlen=last or 1)
+    shown = list(latest) if last else []
+    if not follow:
+        if as_json:
+            show.data(shown)
+        elif shown:
+            show.stdout().print(tables.events(shown, {int(entry["seq"]): _time(entry) for entry in shown}))
+        else:
+            show.hint("Nothing has happened yet.")
+        return
+    after = int(latest[-1]["seq"]) if latest else 0
+    for entry in shown:
+        _say(entry, as_json=as_json)
+    while True:
+        for entry in _since(asked, after, subject):
+            after = int(entry["seq"])
+            _say(entry, as_json=as_json)
+        time.sleep(LOOK_EVERY_S)
+
+
+def _since(gateway: client.Gateway, after: int, subject: str | None) -> Iterator[tables.Row]:
+    """Yield every event after a number, page by page."""
+    more = {"subject": subject} if subject else {}
+    while True:
+        page: Sequence[tables.Row] = gateway.get("events", after=after, limit=PAGE, **more)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = int(page[-1]["seq"])
+
+
+def _say(entry: tables.Row, *, as_json: bool) -> None:
+    if as_json:
+        show.line(entry)
+        return
+    what = f"{_time(entry)}  {entry['kind']:<14}  {show.plain(str(entry['subject'])):<24}  {tables.detail(entry)}"
+    show.stdout().print(Text(what.rstrip()), soft_wrap=True)
+
+
+def _time(entry: tables.Row) -> str:
+    at = datetime.fromtimestamp(float(entry["at"])).astimezone()
+    return at.strftime("%H:%M:%S") + f".{at.microsecond // 1000:03d}"

@@ -1,0 +1,44 @@
+"""The options that many commands share, and how a function becomes a command."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet_app.cli import show
+
+DEFAULT_HOME = Path("~/.fleet")
+
+
+def _expanded(path: Path) -> Path:
+    return path.expanduser()
+
+
+def _json_asked(context: typer.Context, value: bool) -> bool:  # noqa: FBT001  # typer calls it so
+    show.json_errors(context, asked=value)
+    return value
+
+
+Home = Annotated[
+    Path,
+    typer.Option("--home", envvar="FLEET_HOME", callback=_expanded, help="The fleet's home directory."),
+]
+GatewayUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--gateway", envvar="FLEET_GATEWAY", metavar="URL", help="The fleet's gateway, instead of the home's."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", callback=_json_asked, help="Print JSON; errors too, on stderr.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a workload.", show_default=False)]
+
+
+def add_command(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
+    """Make a function a command; its docstring is the help, in which examples keep their lines."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    kept = [f"\b\n{each}" if each.startswith("Example") else each for each in paragraphs]
+    app.command(name, help="\n\n".join(kept))(function)

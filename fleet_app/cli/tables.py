@@ -1,0 +1,176 @@
+"""Workloads, nodes and services as tables. Knows the control API's answers; does not know where they come from."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fleet_app.cli.show import duration, plain
+
+Row = Mapping[str, Any]
+
+ENDED = frozenset({"succeeded", "failed", "stopped"})
+NODES_SHOWN = 4
+
+_PHASES = {
+    "queued": "yellow",
+    "admitted": "cyan",
+    "running": "green",
+    "draining": "magenta",
+    "stopping": "magenta",
+    "failed": "red",
+}
+_CONDITIONS = {"ready": "green", "down": "red", "quarantined": "red"}
+
+# In a bar every GPU is one letter: who holds it, or one of these.
+FREE, FOREIGN, MANY = ".", "!", "#"
+_LETTERS = string.ascii_lowercase + string.ascii_uppercase
+_COLOURS = ("green", "cyan", "blue", "magenta", "yellow")
+
+
+def queue(workloads: Sequence[Row], now: float) -> Table:
+    """Return the table of workloads; `now` is in seconds since the epoch."""
+    table = _table("NAME", "KIND", "TEAM", "PRIORITY", "SHAPE", "PHASE", "WHERE / WHY", "AGE", "STEP")
+    for each in workloads:
+        phase = str(each.get("phase", ""))
+        table.add_row(
+            plain(str(each.get("name", ""))),
+            str(each.get("kind", "")),
+            plain(str(each.get("team", ""))),
+            str(each.get("priority", "")),
+            shape(each),
+            Text(phase, style=_PHASES.get(phase, "")),
+            Text(where(each), no_wrap=True, overflow="ellipsis"),
+            duration(now - float(each.get("submitted_at") or now)),
+            step(each),
+        )
+    return table
+
+
+def shape(workload: Row) -> str:
+    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each."""
+    return f"{workload.get('bundles', 1)} x {workload.get('gpus_per_bundle', 0)}"
+
+
+def where(workload: Row) -> str:
+    """Return where a workload is, or why it is nowhere."""
+    nodes = [str(node) for node in workload.get("nodes") or ()]
+    more = f" +{len(nodes) - NODES_SHOWN}" if len(nodes) > NODES_SHOWN else ""
+    placed = plain(" ".join(nodes[:NODES_SHOWN]) + more)
+    why = plain(str(workload.get("message") or ""))
+    if not placed or str(workload.get("phase")) in ENDED:
+        return why
+    return f"{placed} ({why})" if why and workload.get("phase") != "running" else placed
+
+
+def step(workload: Row) -> str:
+    """Return how far a workload is, and up to which step its work is safe."""
+    reached, saved = workload.get("step"), (workload.get("checkpoint") or {}).get("step")
+    if reached is None and saved is None:
+        return "-"
+    return f"{'-' if reached is None else reached}" + (f" (saved {saved})" if saved is not None else "")
+
+
+def nodes(found: Sequence[Row]) -> Table:
+    """Return the table of nodes: a column a topology level, and a bar with a letter a GPU."""
+    levels = list(dict.fromkeys(level for node in found for level in domains(node)))
+    letters = _letters_of(found)
+    table = _table("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY")
+    for node in found:
+        condition = str(node.get("condition", ""))
+        table.add_row(
+            plain(str(node.get("name", ""))),
+            str(node.get("class") or "-"),
+            *(plain(str(domains(node).get(level, "-"))) for level in levels),
+            Text(condition, style=_CONDITIONS.get(condition, "yellow")),
+            bar(node, letters),
+            Text(holders(node, letters), no_wrap=True, overflow="ellipsis"),
+        )
+    return table
+
+
+def domains(node: Row) -> Mapping[str, Any]:
+    """Return a node's domains by level."""
+    given = node.get("domains") or {}
+    if isinstance(given, Mapping):
+        return given
+    return {f"level{place}": name for place, name in enumerate(given)}
+
+
+def bar(node: Row, letters: Mapping[str, str]) -> Text:
+    """Return a node's GPUs, a letter each: of who holds it, FREE, or FOREIGN for what the fleet did not admit."""
+    line = Text()
+    for held in node.get("holders") or ():
+        letter = letters.get(str(held.get("what")), MANY)
+        style = _COLOURS[ord(letter) % len(_COLOURS)]
+        line.append(letter * int(held.get("gpus") or 0), style=style)
+    line.append(FOREIGN * int(node.get("gpus_foreign") or 0), style="bold red")
+    line.append(FREE * max(0, int(node.get("gpus_total") or 0) - len(line)), style="dim")
+    return line
+
+
+def holders(node: Row, letters: Mapping[str, str]) -> str:
+    """Return who holds a node's GPUs, with the letters of the bar, and who uses some without the fleet's leave."""
+    held: dict[str, int] = {}
+    for each in node.get("holders") or ():
+        held[str(each.get("what"))] = held.get(str(each.get("what")), 0) + int(each.get("gpus") or 0)
+    named = [f"{letters.get(what, MANY)}={plain(what)} {gpus}" for what, gpus in held.items()]
+    if foreign := int(node.get("gpus_foreign") or 0):
+        owners = ", ".join(plain(str(owner)) for owner in node.get("foreign_owners") or ()) or "unknown"
+        named.append(f"{FOREIGN}={owners} {foreign}")
+    return "  ".join(named)
+
+
+def services(found: Sequence[Row]) -> Table:
+    """Return the table of services, in replicas."""
+    table = _table("NAME", "TEAM", "SHAPE", "WANTED", "GRANTED", "RUNNING")
+    for each in found:
+        grants = each.get("grants")
+        granted = len(grants) if isinstance(grants, Sequence) else grants
+        table.add_row(
+            plain(str(each.get("name", ""))),
+            plain(str(each.get("team", ""))),
+            _replica(each.get("shape")),
+            *("-" if count is None else str(count) for count in (each.get("wanted"), granted, each.get("occupied"))),
+        )
+    return table
+
+
+def events(entries: Sequence[Row], clock: Mapping[int, str]) -> Table:
+    """Return events, oldest first; `clock` has the time of each by its number."""
+    table = _table("SEQ", "TIME", "KIND", "SUBJECT", "DETAIL")
+    for entry in entries:
+        table.add_row(
+            str(entry["seq"]), clock[int(entry["seq"])], str(entry["kind"]), plain(str(entry["subject"])), detail(entry)
+        )
+    return table
+
+
+def detail(entry: Row) -> str:
+    """Return an event's details on one line."""
+    parts = [f"{key}={value}" for key, value in (entry.get("detail") or {}).items() if value not in (None, "", [], {})]
+    return plain(" ".join(parts))
+
+
+def _letters_of(found: Sequence[Row]) -> dict[str, str]:
+    """Give every holder one letter, the same on every node."""
+    names = sorted({str(held.get("what")) for node in found for held in node.get("holders") or ()})
+    return dict(zip(names, _LETTERS, strict=False))
+
+
+def _replica(given: object) -> str:
+    if isinstance(given, Mapping):
+        return f"{given.get('gpus', 0)} GPU"
+    return "-" if given is None else str(given)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL"}
+        table.add_column(heading, no_wrap=not wide, overflow="ellipsis" if heading != "DETAIL" else "fold")
+    return table

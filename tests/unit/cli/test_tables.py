@@ -1,0 +1,68 @@
+"""The cells of the tables that need a thought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleet_app.cli import tables
+
+WHERE = {
+    "what waits says why": ({"phase": "queued", "nodes": [], "message": "needs 4"}, "needs 4"),
+    "what runs says where": ({"phase": "running", "nodes": ["n1", "n2"], "message": "x"}, "n1 n2"),
+    "many nodes are counted": ({"phase": "running", "nodes": list("abcdef")}, "a b c d +2"),
+    "what leaves says both": ({"phase": "draining", "nodes": ["n1"], "message": "12 s left"}, "n1 (12 s left)"),
+    "what has ended says how": ({"phase": "failed", "nodes": ["n1"], "message": "exit 1"}, "exit 1"),
+    "nothing known is nothing": ({}, ""),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), WHERE.values(), ids=WHERE)
+def test_where(workload: dict[str, Any], want: str) -> None:
+    assert tables.where(workload) == want
+
+
+STEPS = {
+    "no step yet": ({}, "-"),
+    "a step, nothing saved": ({"step": 7}, "7"),
+    "step zero is a step": ({"step": 0}, "0"),
+    "a step and what is safe": ({"step": 7, "checkpoint": {"step": 5}}, "7 (saved 5)"),
+    "resumed, no step yet": ({"checkpoint": {"step": 5}}, "- (saved 5)"),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), STEPS.values(), ids=STEPS)
+def test_step(workload: dict[str, Any], want: str) -> None:
+    assert tables.step(workload) == want
+
+
+def holder(what: str, gpus: int) -> dict[str, Any]:
+    return {"what": what, "gpus": gpus}
+
+
+BARS = {
+    "an empty node is free": ({"gpus_total": 4}, "...."),
+    "holders have their letters": (
+        {"gpus_total": 8, "holders": [holder("a-job", 2), holder("z-job", 3)]},
+        "aabbb...",
+    ),
+    "foreign use shows": ({"gpus_total": 4, "gpus_foreign": 2}, "!!.."),
+    "more than there is does not break the bar": ({"gpus_total": 2, "holders": [holder("a-job", 3)]}, "aaa"),
+    "a node without GPUs has no bar": ({"gpus_total": 0}, ""),
+    "beyond the alphabet there is one letter for all": ({"gpus_total": 1, "holders": [holder("unknown", 1)]}, "#"),
+}
+
+
+@pytest.mark.parametrize(("node", "want"), BARS.values(), ids=BARS)
+def test_bar(node: dict[str, Any], want: str) -> None:
+    assert tables.bar(node, {"a-job": "a", "z-job": "b"}).plain == want
+
+
+def test_who_holds_a_node_is_said_once_each() -> None:
+    node = {"holders": [holder("a-job", 2), holder("a-job", 1)], "gpus_foreign": 1, "foreign_owners": ["task train"]}
+    assert tables.holders(node, {"a-job": "a"}) == "a=a-job 3  !=task train 1"
+
+
+def test_a_detail_leaves_out_what_says_nothing() -> None:
+    assert tables.detail({"detail": {"nodes": ["n1"], "why": "", "grace_s": None, "step": 0}}) == "nodes=['n1'] step=0"

@@ -1,0 +1,255 @@
+"""A small cluster in memory with Ray's manners, on a clock that only moves when told to.
+
+Availability lags behind by 0.1 s, jobs take a second to start and may ignore notices, and Ray learns late that one
+ended. What a job does is a function of time, so that time may jump. `fakes` puts the arbiter's ports on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleet_app.arbiter.ports import Demand, Fence, JobRequest
+from fleet_app.engine.values import NOTHING, Shape
+
+LAG_S = 0.1
+DIES_IN_S = 0.25
+CALL_S = 0.0005
+
+
+class BrokenError(AssertionError):
+    """A promise of the arbiter was broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How a workload's job behaves: `steps` of `step_s` seconds, acknowledged every `ack_every`.
+
+    `yields_in_s` is how long it takes to leave after a notice, None for one that ignores it. Ray says that it ended
+    `said_in_s` after its last process went. `leaves_behind_s` is how long processes outlive the driver.
+    """
+
+    steps: int = 10
+    step_s: float = 1.0
+    ack_every: int = 2
+    start_s: float = 1.0
+    yields_in_s: float | None = 0.3
+    fails_at: int | None = None
+    says_done: bool = True
+    hears_board: bool = True
+    said_in_s: float = 0.5
+    leaves_behind_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeJob:
+    """One Ray job, as a function of time."""
+
+    request: JobRequest
+    how: Behaviour
+    submitted_at: float
+    first: int
+    notice_at: float | None = None
+    stop_at: float | None = None
+    kill_at: float | None = None
+    cleared_at: float | None = None
+
+    @property
+    def run_at(self) -> float:
+        return self.submitted_at + self.how.start_s
+
+    def end(self) -> tuple[float, str]:
+        """Return when its driver goes, as far as is known now, and why."""
+        last = self.how.steps if self.how.fails_at is None else self.how.fails_at
+        ends = [(self.run_at + max(0, last - self.first) * self.how.step_s, "ended")]
+        asked = [at for at in (self.notice_at if self.how.hears_board else None, self.stop_at) if at is not None]
+        if asked and self.how.yields_in_s is not None:
+            ends.append((max(min(asked), self.run_at) + self.how.yields_in_s, "yielded"))
+        if self.kill_at is not None:
+            ends.append((self.kill_at + (DIES_IN_S if self.kill_at >= self.run_at else 0.0), "killed"))
+        return min(ends)
+
+    def processes(self, now: float) -> int:
+        at, why = self.end()
+        gone_at = at if why == "killed" else at + self.how.leaves_behind_s
+        if self.kill_at is not None:
+            gone_at = min(gone_at, self.kill_at + DIES_IN_S)
+        return int(self.request.environment["FLEET_BUNDLES"]) if self.run_at <= now < gone_at else 0
+
+    def status(self, now: float) -> str:
+        at, why = self.end()
+        if now < at + self.how.said_in_s:
+            return "PENDING" if now < self.run_at else "RUNNING"
+        if why == "killed" or (why == "ended" and self.how.fails_at is not None):
+            return "FAILED"
+        return "STOPPED" if why == "yielded" and self.stop_at is not None else "SUCCEEDED"
+
+    def step(self, now: float) -> int:
+        at, _ = self.end()
+        return self.first + max(0, int((min(now, at) - self.run_at) / self.how.step_s + 1e-9))
+
+    def ack(self, now: float) -> tuple[int, float] | None:
+        """Return the last step that it acknowledged, and when."""
+        at, why = self.end()
+        if now >= at and why == "yielded":
+            return self.step(now), at
+        step = self.step(now)
+        saved = step - step % self.how.ack_every
+        if saved <= self.first:
+            return None
+        return saved, self.run_at + (saved - self.first) * self.how.step_s
+
+    def done(self, now: float) -> bool:
+        at, why = self.end()
+        return now >= at and why == "ended" and self.how.fails_at is None and self.how.says_done
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeGroup:
+    """A placement group; `gone_at` is when it was removed."""
+
+    group_id: str
+    name: str
+    bundles: tuple[tuple[str, Shape], ...]
+    made_at: float
+    gone_at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeNode:
+    """A node; `foreign` is what others use there since `foreign_at`."""
+
+    node_id: str
+    labels: Mapping[str, str]
+    total: Shape
+    alive: bool = True
+    draining: bool = False
+    foreign: Shape = NOTHING
+    foreign_at: float = 0.0
+
+
+@dataclass(slots=True)
+class World:
+    """The cluster, its jobs, the board, Serve and the time."""
+
+    now: float = 1_000_000.0
+    nodes: dict[str, FakeNode] = field(default_factory=dict)
+    groups: dict[str, FakeGroup] = field(default_factory=dict)
+    jobs: dict[str, FakeJob] = field(default_factory=dict)
+    behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    demands: dict[str, Demand] = field(default_factory=dict)
+    adopted: dict[str, str] = field(default_factory=dict)
+    adopted_for: dict[str, str] = field(default_factory=dict)
+    grants: dict[str, tuple[int, tuple[Fence, ...]]] = field(default_factory=dict)
+    notices: dict[str, float] = field(default_factory=dict)
+    lease: float = 0.0
+    log: list[tuple[float, str, str]] = field(default_factory=list)
+    made: int = 0
+
+    # What the test does.
+
+    def add_node(self, name: str, *, gpus: int = 4, cpus: int = 64, serving: bool = False, at: str = "s1/l1") -> None:
+        """Let a node join; its Ray id is new each time."""
+        self.made += 1
+        spine, leaf = at.split("/")
+        labels = {
+            "fleet/node": name,
+            "fleet/class": "serving" if serving else "training",
+            "fleet/spine": spine,
+            "fleet/leaf": leaf,
+        }
+        node_id = f"node{self.made:04d}"
+        total = Shape(gpus=gpus, cpu_milli=cpus * 1000, memory_mib=1024 * 1024)
+        self.nodes[node_id] = FakeNode(node_id=node_id, labels=labels, total=total)
+
+    def node(self, name: str) -> FakeNode:
+        """Return the living node of that name."""
+        return next(node for node in self.nodes.values() if node.labels["fleet/node"] == name and node.alive)
+
+    def lose_node(self, name: str) -> None:
+        """Let a node die, and with it what ran there."""
+        node = self.node(name)
+        node.alive = False
+        for job in self.jobs.values():
+            group = self.groups[job.request.environment["FLEET_GROUP_ID"]]
+            on_it = any(node_id == node.node_id for node_id, _ in group.bundles)
+            if on_it and job.processes(self.now) and job.kill_at is None:
+                job.how = Behaviour(start_s=job.how.start_s, steps=10_000, yields_in_s=None)  # the other ranks hang
+
+    def use(self, name: str, gpus: int) -> None:
+        """Let somebody use GPUs of a node without the fleet."""
+        node = self.node(name)
+        node.foreign, node.foreign_at = Shape(gpus=gpus), self.now
+
+    def want(self, service: str, wanted: int, *, gpus: int = 1, team: str = "serving", floor: int = 0) -> None:
+        """Let a service want replicas."""
+        self.demands[service] = Demand(
+            service=service, team=team, shape=Shape(gpus=gpus), wanted=wanted, floor=floor, at=self.now
+        )
+
+    def serve(self) -> None:
+        """Let Serve do what it does all the time: say what it wants, start what it may, stop what it need not."""
+        for service, demand in self.demands.items():
+            self.demands[service] = Demand(
+                service=service,
+                team=demand.team,
+                shape=demand.shape,
+                wanted=demand.wanted,
+                floor=demand.floor,
+                at=self.now,
+            )
+            granted, fences = self.grants.get(service, (0, ()))
+            mine = sorted(group_id for group_id, owner in self.adopted_for.items() if owner == service)
+            while len(mine) > max(0, demand.wanted):
+                self.leave(mine.pop())
+            for fence in fences:
+                if len(mine) < min(demand.wanted, granted) and self.enter(fence.group_id, service):
+                    mine.append(fence.group_id)
+
+    def enter(self, group_id: str, service: str) -> bool:
+        """Let a replica of a service claim a group, if it can be had."""
+        group = self.groups[group_id]
+        if group_id in self.adopted or group.gone_at is not None:
+            return False
+        self.adopted[group_id] = f"{service}#{len(self.log)}"
+        self.adopted_for[group_id] = service
+        self.log.append((self.now, "replica", service))
+        return True
+
+    def leave(self, group_id: str) -> None:
+        """Let the replica in a group end."""
+        self.adopted.pop(group_id, None)
+        self.adopted_for.pop(group_id, None)
+
+    # What is true, and what Ray shows.
+
+    def used(self, node_id: str) -> Shape:
+        """Return what groups and others have on a node, truly."""
+        total = self.nodes[node_id].foreign
+        for group in self.groups.values():
+            if group.gone_at is None:
+                total = sum((shape for where, shape in group.bundles if where == node_id), total)
+        return total
+
+    def shown(self, node_id: str) -> Shape:
+        """Return what Ray shows as free, which lags behind."""
+        node = self.nodes[node_id]
+        used = node.foreign if self.now >= node.foreign_at + LAG_S else NOTHING
+        for group in self.groups.values():
+            gone = group.gone_at is not None and self.now >= group.gone_at + LAG_S
+            if self.now >= group.made_at + LAG_S and not gone:
+                used = sum((shape for where, shape in group.bundles if where == node_id), used)
+        return (node.total - used).at_least_nothing()
+
+    def running(self) -> dict[str, FakeJob]:
+        """Return the jobs that have processes now."""
+        return {job_id: job for job_id, job in self.jobs.items() if job.processes(self.now)}
+
+    def acked(self, name: str) -> int:
+        """Return the furthest step that any attempt of a workload acknowledged."""
+        jobs = (job for job in self.jobs.values() if job.request.environment["FLEET_WORKLOAD"] == name)
+        return max((ack[0] for job in jobs if (ack := job.ack(self.now)) is not None), default=0)
+
+    def count(self, what: str, whose: str | None = None) -> int:
+        """Return how often something was logged."""
+        return sum(1 for _, kind, subject in self.log if kind == what and whose in (None, subject))
