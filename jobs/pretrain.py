@@ -10,6 +10,7 @@ its GPUs back it saves that very step and exits 0. On real GPUs pass `--platform
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from dataclasses import asdict, dataclass
@@ -37,6 +38,9 @@ LIGHT = {
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
 }
 KEPT_CHECKPOINTS = 3
+METRICS = "metrics.jsonl"
+"""Beside the checkpoints: a line a printed step, with its loss."""
+
 AXIS = "devices"
 
 
@@ -115,6 +119,8 @@ class Rank:
             heartbeat(self.step)
             if self.step % self.plan.print_every == 0:
                 self.say(f"step {self.step} loss {self.loss:.4f}")
+                with (self.membership.checkpoint_dir / METRICS).open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps({"step": self.step, "loss": self.loss}) + "\n")
 
     def checkpoint(self) -> None:
         """Save this step, in rank 0, and report it; the fleet acknowledges what is reported."""

@@ -17,7 +17,7 @@ from fleet_app.engine.policy import Policy, PriorityClass, Quota
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests import virtual
-from tests.builders import BACKFILL, CLASSES, COMMITTED, backfill, gang, node, policy, service, shape, team
+from tests.builders import BACKFILL, CLASSES, COMMITTED, backfill, gang, grant, node, policy, service, shape, team
 from tests.virtual import Fleet
 
 T = TypeVar("T")
@@ -40,7 +40,9 @@ def policies(draw: st.DrawFn) -> Policy:
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
     levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))
     immediate = draw(st.sampled_from([0, 0, 1, 4]))
-    return policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
+    rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
+    restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
+    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s))
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -188,10 +190,13 @@ def _foreign(fleet: Fleet, event: Happening) -> Fleet:
 
 def _quota(fleet: Fleet, event: Happening) -> Fleet:
     name = TEAMS[event.which % len(TEAMS)]
-    changed = tuple(
-        replace(quota, nominal_gpus=2 * event.amount) if quota.name == name else quota for quota in fleet.policy.quotas
-    )
-    return virtual.with_policy(fleet, replace(fleet.policy, quotas=changed))
+    return virtual.with_policy(fleet, with_nominal(fleet.policy, name, 2 * event.amount))
+
+
+def with_nominal(rules: Policy, name: str, gpus: int) -> Policy:
+    """Return the policy with another nominal for one team."""
+    changed = (replace(one, nominal_gpus=gpus) if one.name == name else one for one in rules.quotas)
+    return replace(rules, quotas=tuple(changed))
 
 
 def _runs(one: Workload) -> bool:
@@ -220,7 +225,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
 @st.composite
 def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Service]:
     """Return a fleet full of work that yields, and a gang or a service that wants in."""
-    rules = draw(policies())
+    rules = with_nominal(draw(policies()), "research", draw(st.sampled_from([8, 16])))
     fleet_nodes = draw(nodes(depth=len(rules.levels)))
     room = {one.name: one.capacity for one in fleet_nodes}
     lodgers: list[Workload] = []
@@ -241,10 +246,38 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
     one = backfill(
         name,
         on=on or ["gone"],
-        team=draw(st.sampled_from(TEAMS)),
+        team=draw(st.sampled_from(["vision", "vision", "vision", *TEAMS])),
         priority=draw(st.sampled_from([BACKFILL, BACKFILL, POLITE.value])),
         started_at=draw(st.sampled_from([100.0, 500.0, 900.0])),
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
         phase=draw(st.sampled_from([Phase.RUNNING, Phase.RUNNING, Phase.RUNNING, Phase.DRAINING])),
     )
     return replace(one, shape=draw(shapes()))
+
+
+@st.composite
+def contested(draw: st.DrawFn) -> Fleet:
+    """Return serving's nodes full of grants, replicas and backfill, and services that want more than there is."""
+    rules = with_nominal(draw(policies()), "serving", draw(st.sampled_from([4, 8, 16])))
+    places = [
+        node(f"n{number}", at="a/a/a", gpus=4, cpus=draw(st.sampled_from([8, 3])), serving=number < 3)
+        for number in range(draw(st.integers(1, 4)))
+    ]
+    room = {one.name: one.capacity for one in places}
+    served = []
+    for number in range(draw(st.integers(2, 3))):
+        one = replace(draw(services(f"s{number}")), team="serving")
+        granted = []
+        for place in draw(st.lists(st.sampled_from(sorted(room)), max_size=3)):
+            if one.shape.fits(room[place]):
+                room[place] -= one.shape
+                granted.append(grant(f"{one.name}-{len(granted)}", node=place, occupied=draw(st.booleans())))
+        served.append(replace(one, grants=tuple(granted)))
+    lodgers = [draw(lodgers_on(f"b{number}", sorted(room))) for number in range(draw(st.integers(0, 4)))]
+    fitting = []
+    for one in lodgers:
+        if all(one.shape.fits(room[name]) for name in one.nodes):
+            fitting.append(one)
+            for name in one.nodes:
+                room[name] -= one.shape
+    return virtual.fleet(rules, *places, *served, *fitting, now=1000.0)

@@ -33,6 +33,7 @@ RAY_ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or drivers replace 127.0.0.1 by an outer address, and hang
     "RAY_enable_worker_prestart": "0",  # or every node starts a worker for each of its declared CPUs
     "RAY_prestart_worker_first_driver": "0",
+    "RAY_worker_niceness": "0",  # or the arbiter and Serve yield to every job's driver on the same machine
     "RAY_agent_register_timeout_ms": "180000",  # many agents on few cores need more than the default of 30 s
     "RAY_AUTH_MODE": "disabled",  # or Ray takes a token file of the user's into account
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -126,7 +127,8 @@ def down(home_path: Path) -> int:
     if holder is None:
         raise NotFoundError("no fleet is up here", where=str(home.path), fix="Name its --home")
     count = len(carriers(holder.mark))
-    _end(home, holder)
+    with _uninterrupted():
+        _end(home, holder)
     return count
 
 
@@ -165,7 +167,7 @@ def _spawn(home: FleetHome, plan: Plan, report_fd: int) -> subprocess.Popen[str]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "fleet_app.adapters.local_boot", "--report-fd", str(report_fd)],
             env=environment(os.environ, plan.home_id, plan.temp_dir),
-            cwd=home.path,
+            cwd="/",  # not the home, which somebody may remove
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import signal
-import subprocess
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -22,22 +22,22 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 import ray
-from ray._private.utils import set_kill_on_parent_death_linux
 
 from fleet_app.adapters import actor, local_serve
+from fleet_app.adapters.local_gateway import Gateway
 from fleet_app.adapters.local_home import FleetHome, Holder, already_up
-from fleet_app.adapters.local_nodes import LOOPBACK, RayNodes, free_ports
+from fleet_app.adapters.local_nodes import RayNodes, free_ports
 from fleet_app.adapters.local_plan import Plan
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError
 from fleet_app.worker.contract import RAY_NAMESPACE
 
 log = logging.getLogger("fleet.local")
 
-LISTEN_WITHIN_S = 240.0
-"""How long the arbiter, and the gateway, may take to start: seconds on a quiet machine."""
+START_WITHIN_S = 240.0
+"""How long the arbiter may take to start: seconds on a quiet machine."""
 
+CONNECT_WITHIN_S = 5.0
 WATCH_EVERY_S = 0.5
-LONGEST_PAUSE_S = 30.0
 
 
 class Report:
@@ -66,62 +66,6 @@ class Report:
     def _say(self, what: Mapping[str, object]) -> None:
         self._file.write(json.dumps(what) + "\n")
         self._file.flush()
-
-
-class Gateway:
-    """The gateway's process: started again, on the same port, whenever it ends."""
-
-    def __init__(self, home: FleetHome, dashboard_url: str) -> None:
-        """Start nothing yet."""
-        self._home = home
-        self._dashboard_url = dashboard_url
-        self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pause_s = WATCH_EVERY_S
-        self._again_at = 0.0
-
-    def start(self) -> None:
-        """Start it; its URL is there a little later."""
-        self._home.gateway_url.unlink(missing_ok=True)
-        with (self._home.logs / "gateway.log").open("ab") as output:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "fleet_app.gateway", "--home", str(self._home.path)),
-                    *("--dashboard-url", self._dashboard_url, "--host", LOOPBACK, "--port", str(self._port)),
-                    *("--url-file", str(self._home.gateway_url)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=set_kill_on_parent_death_linux,  # noqa: PLW1509  # one system call, as Ray itself does
-            )
-
-    def url(self) -> str:
-        """Wait until it listens; return its URL. Raises FaultError."""
-        deadline = time.monotonic() + LISTEN_WITHIN_S
-        while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(FileNotFoundError):
-                url = self._home.gateway_url.read_text(encoding="utf-8").strip()
-                self._port = int(url.rpartition(":")[2])
-                return url
-            time.sleep(0.02)
-        raise FaultError("the gateway did not start", where=str(self._home.logs / "gateway.log"))
-
-    def keep(self) -> None:
-        """Start it again when it has ended, after a pause that doubles each time."""
-        if self._process is None or self._process.poll() is None or time.monotonic() < self._again_at:
-            return
-        log.warning("the gateway ended with %d: starting it again", self._process.returncode)
-        self._again_at = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self.start()
-
-    def stop(self) -> None:
-        """End it, with a moment for what it is answering."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
 
 
 class Supervisor:
@@ -158,10 +102,15 @@ class Supervisor:
         self._report.ready(fleet)
 
     def watch(self) -> NoReturn:
-        """Keep the gateway alive and collect what has ended, until a signal. Raises FaultError without a head."""
+        """Keep the gateway alive and collect what has ended, until a signal.
+
+        Raises FaultError when Ray's head has ended, or the home is gone: nobody could end the fleet any more.
+        """
         while True:
+            if self._home.holder() is None:
+                raise FaultError("the home is gone", where=str(self._home.path))
             if self._nodes is not None and "gcs_server" in self._nodes.reap():
-                raise FaultError("Ray's head ended", where=self._address, fix="See logs/ray in the fleet's home")
+                raise FaultError("Ray's head ended", where=self._address, fix="See logs/ray in the home")
             if self._gateway is not None:
                 self._gateway.keep()
             time.sleep(WATCH_EVERY_S)
@@ -198,7 +147,7 @@ class Supervisor:
         with _driver(self._address):
             self._arbiter_is_ours = True
             try:
-                actor.start_arbiter(self._home.path, dashboard_url, LISTEN_WITHIN_S)
+                actor.start_arbiter(self._home.path, dashboard_url, START_WITHIN_S)
             except ConflictError:
                 self._arbiter_is_ours = False
                 raise
@@ -213,6 +162,7 @@ class Supervisor:
 @contextlib.contextmanager
 def _driver(address: str) -> Iterator[Any]:
     """Be connected to Ray for a while. Raises FaultError."""
+    _check_listens(address)
     try:
         context = ray.init(address=address, namespace=RAY_NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -222,6 +172,17 @@ def _driver(address: str) -> Iterator[Any]:
     finally:
         ray.shutdown()
         _end_on_signals()  # Ray has put its own handler in their place
+
+
+def _check_listens(address: str) -> None:
+    """Raise FaultError when nothing listens at an address: Ray would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon:  # `auto`: Ray looks for one that runs
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S).close()
+    except (OSError, ValueError) as error:
+        raise FaultError(f"no Ray answers ({error})", where=address, fix="Name the address of its GCS") from error
 
 
 def _end_on_signals() -> None:

@@ -125,8 +125,8 @@ class FleetHome:
             self.lock.unlink(missing_ok=True)
 
     def _keep_logs(self, temp_dir: Path) -> None:
-        logs = temp_dir / "session_latest" / "logs"
-        if logs.is_dir():
+        logs = temp_dir / "ray" / "session" / "logs"
+        if logs.is_dir() and self.logs.is_dir():
             shutil.rmtree(self.logs / "ray", ignore_errors=True)
             with contextlib.suppress(OSError, shutil.Error):  # full disk: ending the fleet matters more
                 shutil.copytree(logs, self.logs / "ray", symlinks=True, ignore_dangling_symlinks=True)

@@ -32,6 +32,7 @@ HEAD_CPUS = 4
 AT_ONCE = 4
 """How many nodes start at a time: enough to hide what each waits for on two cores."""
 
+RAY_FOLDER = "ray"
 SESSION = "session"
 LISTEN_WITHIN_S = 240.0
 """How long a node's two agents may take to start: seconds on a quiet machine, minutes on an overloaded one."""
@@ -62,8 +63,8 @@ class RayNodes:
     """
 
     def __init__(self, temp_dir: Path) -> None:
-        """Start nothing yet."""
-        self._temp_dir = temp_dir
+        """Start nothing yet. Ray opens its own folder, below `temp_dir`, to everybody: `temp_dir` should not be."""
+        self._temp_dir = temp_dir / RAY_FOLDER
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ray-node")
         self._head: Any = None
         self._workers: list[Any] = []
@@ -129,7 +130,7 @@ class RayNodes:
         # A raylet waits 15 s for its agent to write its port into this file, and dies when a busy machine makes the
         # agent slower. The port is known already, so the file can be.
         session = self._temp_dir / SESSION
-        session.mkdir(exist_ok=True)
+        session.mkdir(parents=True, exist_ok=True)
         (session / f"{_LISTEN_PORT}_{node_id}").write_text(str(ports[_LISTEN_PORT]), encoding="utf-8")
         return {
             "node_ip_address": LOOPBACK,

@@ -1,6 +1,8 @@
 """Serve applications of a local fleet: deployed through Ray's dashboard, answering on one port of loopback.
 
-Does not know what the applications do, or the arbiter.
+What else of a local fleet listens does so on loopback too, but for Serve's replicas: each opens a port for Serve's own
+calls on all interfaces, which Ray 2.60 leaves no choice about (`serve/_private/replica.py`). Does not know what the
+applications do, or the arbiter.
 """
 
 from __future__ import annotations

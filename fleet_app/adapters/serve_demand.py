@@ -10,6 +10,7 @@ import functools
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -85,6 +86,23 @@ def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, obj
     return Ask(service=service, team=team, floor=floor, shape=shape_of(bundle))
 
 
+class Lull:
+    """The most that was wanted of late. Keeps only what may still become the most."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def most(self, wanted: int, now: float, within_s: float) -> int:
+        """Take in what is wanted `now` (seconds), and return the most within the last `within_s`."""
+        while self._recent and self._recent[-1][1] <= wanted:
+            self._recent.pop()
+        self._recent.append((now, wanted))
+        while now - self._recent[0][0] > within_s:
+            self._recent.popleft()
+        return self._recent[0][1]
+
+
 class Desk:
     """All services of one Serve controller, as far as the arbiter has been told of them."""
 
@@ -93,16 +111,18 @@ class Desk:
         self.board = board
         self._said: dict[str, Demand] = {}
         self._asked_at: dict[str, float] = {}
+        self._lulls: dict[str, Lull] = {}
         self._complaints: dict[str, str] = {}
 
-    def answer(self, ask: Ask, wanted: int, running: int, aimed: int) -> int:
+    def answer(self, ask: Ask, wanted: int, running: int, lull_s: float) -> int:
         """Tell the arbiter what is wanted and return how many replicas Serve should aim at. Raises FaultError.
 
-        `aimed` is what Serve aims at now. Less is only announced once Serve's own downscale delay has let that fall:
-        a lull of a second must not send lent GPUs back and forth.
+        Less is announced only after it was less for `lull_s`, Serve's own downscale delay: a lull of a second must
+        not send lent GPUs back and forth.
         """
-        self._asked_at[ask.service] = time.monotonic()
-        self.announce(ask, max(wanted, aimed))
+        now = time.monotonic()
+        self._asked_at[ask.service] = now
+        self.announce(ask, self._lulls.setdefault(ask.service, Lull()).most(wanted, now, lull_s))
         outlook = self.board.outlook(ask.service)
         grants = outlook.grants.get(ask.service)
         granted = 0 if grants is None else grants.granted
@@ -158,7 +178,8 @@ def decide(context: AutoscalingContext, keywords: Mapping[str, object]) -> int:
     service = service_name(context.app_name or "", context.deployment_name)
     try:
         ask = ask_of(service, _bundle(context, keywords), keywords, context.capacity_adjusted_min_replicas)
-        return desk().answer(ask, wanted, context.current_num_replicas, context.target_num_replicas)
+        lull_s = 0.0 if context.config is None else context.config.downscale_delay_s
+        return desk().answer(ask, wanted, context.current_num_replicas, lull_s)
     except Exception as error:  # noqa: BLE001  # the one guard of this entry, which runs in Serve's own loop
         desk().complain(service, error)
         return wanted

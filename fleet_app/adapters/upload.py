@@ -6,6 +6,7 @@ know what is submitted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import requests
@@ -20,6 +21,7 @@ def upload(gateway_url: str, headers: Mapping[str, str], runtime_env: Mapping[st
     Raises RequestError for a directory that is missing or too large, FaultError when the gateway does not answer.
     """
     packed = dict(runtime_env)
+    logging.getLogger("ray").setLevel(logging.WARNING)  # it tells of every step
     try:
         # Not the public JobSubmissionClient: it follows RAY_ADDRESS wherever that points.
         client = SubmissionClient(gateway_url, headers=dict(headers))

@@ -136,8 +136,9 @@ class Act:
     def _launch(self, record: Record, facts: Facts) -> None:
         workload = record.workload
         ready = workload.phase is Phase.ADMITTED and not workload.killed and record.group_id is not None
-        node = facts.nodes.get(workload.nodes[0]) if ready else None
-        if node is None or record.job_submitted:
+        new = not record.job_submitted and facts.jobs_seen and facts.status(record) is None
+        node = facts.nodes.get(workload.nodes[0]) if ready and new else None
+        if node is None:
             return
         request = JobRequest(
             job_id=record.job_id,

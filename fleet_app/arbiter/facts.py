@@ -49,8 +49,9 @@ class Facts:
     """The world at `now` (seconds since the epoch).
 
     `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are the fleet's
-    groups by name, `ids` the same by id. `jobs` is empty when nobody asked, and when the job server did not answer;
-    then `jobs_seen` is false. `left` says how many processes an attempt still has, for those that may be over.
+    groups by name, `ids` the same by id. `jobs` are Ray's; they are empty and `jobs_seen` is false when the job server
+    was not asked this time, or did not answer: nothing follows from a job's absence then. `left` says how many
+    processes an attempt still has, for those that may be over.
     """
 
     now: float
@@ -79,7 +80,7 @@ class Facts:
     def over(self, record: Record) -> bool:
         """Return whether Ray says that the job of the current attempt ended, or does not know it any more."""
         status = self.status(record)
-        return status is None or status in ENDED
+        return self.jobs_seen and (status is None or status in ENDED)
 
     @cached_property
     def acks(self) -> Mapping[str, Ack]:
@@ -93,17 +94,18 @@ class Facts:
 
 
 def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...] | None]) -> Facts:
-    """Return the world as it is; `ask` returns Ray's jobs, None when the job server does not answer.
+    """Return the world as it is; `ask` returns Ray's jobs, None when the job server is not to be asked or is away.
 
-    That server fails more easily than the rest of Ray, and serving does not depend on it. The board is read after the
-    processes were counted, so what the last one wrote before it went is seen. Raises FaultError when a port fails.
+    That server is slow, and fails more easily than the rest of Ray; serving does not depend on it. The board is read
+    after the processes were counted, so what the last one wrote before it went is seen. Raises FaultError when a port
+    fails.
     """
     now = ports.clock.now()
     view = ports.cluster.observe()
     answer = ask()
     jobs = {job.job_id: job for job in answer or ()}
     holding = [record for record in live if record.workload.holding]
-    ending = frozenset(record.job_id for record in holding if answer is not None and _may_be_gone(record, jobs))
+    ending = frozenset(record.job_id for record in holding if _may_be_gone(record, jobs, seen=answer is not None))
     left = ports.jobs.processes(ending) if ending else {}
     nodes = fleet_nodes(view)
     groups = [group for group in view.groups if contract.is_fleet_group(group.name)]
@@ -120,13 +122,13 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
     )
 
 
-def _may_be_gone(record: Record, jobs: Mapping[str, JobView]) -> bool:
+def _may_be_gone(record: Record, jobs: Mapping[str, JobView], *, seen: bool) -> bool:
     """Looking for processes is dear, so only what ends is looked for."""
     job = jobs.get(record.job_id)
-    if job is None:
-        return record.job_submitted
+    launched = record.job_submitted or job is not None
     leaving = record.workload.phase in {Phase.DRAINING, Phase.STOPPING} or record.workload.killed
-    return leaving or job.status in ENDED
+    over = seen and (job is None or job.status in ENDED)
+    return launched and (leaving or over)
 
 
 def fleet_nodes(view: ClusterView) -> dict[str, NodeView]:

@@ -38,8 +38,7 @@ def followed(record: Record, facts: Facts) -> Step:
     if record.workload.phase is Phase.QUEUED:
         return _renumbered(record, facts), ()
     notes: list[Note] = []
-    # Without the job server's word nothing is concluded from the absence of a job.
-    for step in (_heard, _placed, _launched, _overdue, _ended) if facts.jobs_seen else (_heard, _placed):
+    for step in (_heard, _placed, _launched, _overdue, _ended):
         if not record.workload.holding:
             break
         record, news = step(record, facts)
@@ -86,8 +85,9 @@ def _placed(record: Record, facts: Facts) -> Step:
         return record, (_note(record, facts, What.PLACED, group=group.group_id, nodes=list(record.workload.nodes)),)
     if record.group_id is None or record.workload.killed:
         return record, ()
-    if not record.job_submitted and facts.status(record) is None:
-        return replace(record, group_id=None), ()
+    if not record.job_submitted:
+        known = facts.status(record) is not None or not facts.jobs_seen
+        return (record if known else replace(record, group_id=None)), ()
     why = "its placement group is gone" if group is None else "its placement group lost a node"
     return _killed(record, facts, What.LOST, why)
 
@@ -97,6 +97,8 @@ def _launched(record: Record, facts: Facts) -> Step:
     status = facts.status(record)
     if status is None:
         return record, ()
+    if record.group_id is None and not record.job_submitted:
+        return _renumbered(record, facts), ()  # we submit nothing without a group
     record = replace(record, job_submitted=True)
     if record.workload.phase is not Phase.ADMITTED or status == "PENDING":
         return record, ()
@@ -145,7 +147,8 @@ def _event(record: Record, facts: Facts) -> Event | None:
     """Return what the end of the attempt means; None while it has not ended."""
     workload = record.workload
     if not record.job_submitted:
-        return _never_ran(record, facts)
+        # Ray may have it all the same, from an arbiter that died before it could note that.
+        return _never_ran(record, facts) if facts.jobs_seen else None
     if not _gone(record, facts):
         return None
     if workload.phase is Phase.STOPPING:
@@ -158,6 +161,8 @@ def _event(record: Record, facts: Facts) -> Event | None:
 def _unasked(record: Record, facts: Facts) -> Event | None:
     """Return what it means that an attempt ended which nobody asked to leave; what Ray lost is tried again."""
     status = facts.status(record)
+    if not facts.jobs_seen:
+        return None
     if status == "SUCCEEDED":
         return Event.SUCCEED
     if record.workload.killed or status is None:

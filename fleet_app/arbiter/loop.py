@@ -23,7 +23,7 @@ from fleet_app.arbiter.ingest import ARBITER, ingest
 from fleet_app.arbiter.intend import intend
 from fleet_app.arbiter.journal import Journal, Snapshot
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.pace import wait_s
+from fleet_app.arbiter.pace import ask_jobs_after_s, wait_s
 from fleet_app.arbiter.ports import JobView
 from fleet_app.arbiter.rules import Rules
 from fleet_app.arbiter.tries import Tries
@@ -56,6 +56,7 @@ class Loop:
         self._book = journal.load()
         self._snapshot = journal.snapshot() or Snapshot(at=0.0, state=FleetState(), plan=Plan())
         self._tries = Tries(ports.clock)
+        self._jobs_asked_at = 0.0
         self.blind = True
         """Whether the last cycle could not see the cluster, and so did nothing."""
         self._act = Act(ports, home, self._book, self._tries)
@@ -83,9 +84,8 @@ class Loop:
         Raises FaultError when the journal cannot be written; nothing was done then, and the loop is spent.
         """
         requests = self._requests()
-        live = self._book.live()
-        ask = self._ask_jobs if live or requests or self._book.forgotten() else tuple
-        facts = self._tries.call(self._book, "observe", partial(look, self._ports, live, ask))
+        ask = partial(self._ask_jobs, now=bool(requests))
+        facts = self._tries.call(self._book, "observe", partial(look, self._ports, self._book.live(), ask))
         self.blind = facts is None
         if facts is None:
             self._commit(None)
@@ -102,7 +102,13 @@ class Loop:
         self._act(facts, holds)
         return wait_s(self._book, facts, holds)
 
-    def _ask_jobs(self) -> tuple[JobView, ...] | None:
+    def _ask_jobs(self, *, now: bool) -> tuple[JobView, ...] | None:
+        """Return Ray's jobs, if it is time to ask for them and the job server answers."""
+        live, clock = self._book.live(), self._ports.clock
+        wanted = now or bool(live or self._book.forgotten())
+        if not wanted or (not now and clock.now() < self._jobs_asked_at + ask_jobs_after_s(live)):
+            return None
+        self._jobs_asked_at = clock.now()
         return self._tries.call(self._book, "ask the job server", self._ports.jobs.observe)
 
     def _judge(self, facts: Facts) -> Snapshot:
@@ -124,12 +130,8 @@ class Loop:
 
     def _requests(self) -> Waiting:
         taken = set(json.loads(self._book.meta.get("ingested") or "[]"))
-        waiting = (
-            self._tries.call(
-                self._book, "read the inbox", partial(inbox.waiting, self._home, len(taken) + MOST_REQUESTS)
-            )
-            or ()
-        )
+        read = partial(inbox.waiting, self._home, len(taken) + MOST_REQUESTS)
+        waiting = self._tries.call(self._book, "read the inbox", read) or ()
         self._dispose([(path, request) for path, request in waiting if path.name in taken])
         return [(path, request) for path, request in waiting if path.name not in taken]
 

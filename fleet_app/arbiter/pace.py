@@ -1,4 +1,8 @@
-"""How soon the next cycle is due: at once while somebody waits for what is about to happen, else in a second. Pure."""
+"""How soon the next cycle is due, and how soon Ray's job server is to be asked again. Pure.
+
+At once while somebody waits for what is about to happen, else in a second. The job server is a slow one, so it is asked
+only as often as somebody waits for what it alone knows.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from fleet_app.engine.plan import Hold
 IDLE_S = 1.0
 FORGET_S = 0.5
 LAUNCH_S = 0.1
+ASK_LEAVING_S = 0.25
 LEAVE_S = 0.05
 MAKE_S = 0.02
 """Ray shows the GPUs of a removed group as free after 0.1 s: it pays to look often just then."""
@@ -24,6 +29,21 @@ def wait_s(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> float:
     workloads = (wait for record in book.live() for wait in _workload(record, facts))
     due = (*_unfinished(book), *_groups(book, facts, holds), *workloads)
     return max(MAKE_S, min((*due, IDLE_S)))
+
+
+def ask_jobs_after_s(live: Iterable[Record]) -> float:
+    """Return how many seconds after the last time Ray's jobs are to be asked for again."""
+    return min((_ask_after_s(record) for record in live), default=IDLE_S)
+
+
+def _ask_after_s(record: Record) -> float:
+    workload = record.workload
+    if workload.phase is Phase.ADMITTED:
+        # A job is submitted only when Ray has just said that it has none of that id.
+        return 0.0 if record.group_id is not None and not record.job_submitted else LAUNCH_S
+    if workload.phase in {Phase.DRAINING, Phase.STOPPING} or workload.killed:
+        return ASK_LEAVING_S
+    return IDLE_S
 
 
 def _unfinished(book: Book) -> Iterator[float]:

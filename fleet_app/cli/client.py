@@ -5,16 +5,14 @@ Knows a gateway's URL and a token. Does not know what the answers mean.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import httpx
 
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError, RequestError
@@ -112,29 +110,6 @@ def read_fleet(home: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError):
         return None
     return known if isinstance(known, dict) and known.get("gateway_url") else None
-
-
-def tail(gateway: Gateway, path: str, say: Callable[[str], None]) -> None:
-    """Call `say` with what the workload at `path` prints, as it prints it, until its end. Raises FleetError."""
-    asyncio.run(_tail(gateway, path, say))
-
-
-async def _tail(gateway: Gateway, path: str, say: Callable[[str], None]) -> None:
-    url = f"{gateway.url}/api/jobs/{path}/logs/tail"
-    try:
-        async with (
-            aiohttp.ClientSession(headers=gateway.headers) as session,
-            session.ws_connect(url, max_msg_size=0, heartbeat=CALL_S) as socket,
-        ):
-            async for message in socket:
-                if message.type is aiohttp.WSMsgType.TEXT:
-                    say(message.data)
-            if socket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE:
-                raise FaultError("the log broke off", where=url, fix="Ask for it again")
-    except aiohttp.WSServerHandshakeError as error:
-        raise refusal(httpx.Response(error.status, request=httpx.Request("GET", url))) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise FaultError(f"the log broke off ({error})", where=url, fix="Ask for it again") from error
 
 
 def _decoded(answer: httpx.Response) -> Any:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from fleet_app.adapters import local
 from fleet_app.cli import client, show
@@ -52,9 +51,9 @@ def up(
 ) -> None:
     """Start a fleet on this machine, or on an existing Ray.
 
-    Starts Ray with declared GPUs, the arbiter and the gateway. Everything listens on loopback, beside any other Ray
-    cluster here. To put an existing Ray cluster under a policy, run it on that cluster's head with --attach instead
-    of --fleet.
+    Starts Ray with declared GPUs, the arbiter and the gateway, beside any other Ray cluster here. All of it listens on
+    loopback; only Serve's replicas open a port on all interfaces, as Ray has it. To put an existing Ray cluster under
+    a policy, run it on that cluster's head with --attach instead of --fleet.
 
     Examples:
       fleet up --fleet clusters/demo-nodes.yaml --policy clusters/demo.yaml
@@ -199,10 +198,8 @@ def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator
     yield "Arbiter", f"{'alive' if arbiter.get('alive') else 'NOT RUNNING'}, {since}"
     yield "Paused", "yes: nothing is started or drained" if found.get("paused") else "no"
     yield "Workloads", show.counted(found.get("counts") or {})
-    shown = {"arbiter", "paused", "counts"}
-    for key, value in found.items():
-        if key not in shown and not isinstance(value, dict | list):
-            yield key.replace("_", " ").capitalize(), value
+    yield "Requests that wait for the arbiter", found.get("inbox")
+    yield "Policy", found.get("policy_hash")
     for key, says in _ADDRESSES.items():
         if known.get(key):
-            yield Text(says).plain, known[key]
+            yield says, known[key]

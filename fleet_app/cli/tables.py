@@ -152,14 +152,20 @@ def events(entries: Sequence[Row], clock: Mapping[int, str]) -> Table:
 
 def detail(entry: Row) -> str:
     """Return an event's details on one line."""
-    parts = [f"{key}={value}" for key, value in (entry.get("detail") or {}).items() if value not in (None, "", [], {})]
-    return plain(" ".join(parts))
+    given = (entry.get("detail") or {}).items()
+    return plain(" ".join(f"{key}={_brief(value)}" for key, value in given if value not in (None, "", [], {})))
 
 
 def _letters_of(found: Sequence[Row]) -> dict[str, str]:
     """Give every holder one letter, the same on every node."""
     names = sorted({str(held.get("what")) for node in found for held in node.get("holders") or ()})
     return dict(zip(names, _LETTERS, strict=False))
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def _replica(given: object) -> str:

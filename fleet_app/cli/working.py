@@ -166,7 +166,9 @@ def logs(
     asked = client.find(home, gateway)
     path = quote(name, safe="")
     if follow:
-        client.tail(asked, path, (lambda text: show.line({"log": text})) if as_json else show.raw)
+        from fleet_app.cli.tailing import tail  # noqa: PLC0415  # slow to import
+
+        tail(asked, path, (lambda text: show.line({"log": text})) if as_json else show.raw)
         return
     text = asked.log(path)
     if as_json:

@@ -61,7 +61,7 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
         return
     nodes = eligible(ledger, workload)
     rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
-    chosen = _now(ledger, workload, unreserved(ledger, workload, nodes))
+    chosen = _now(ledger, workload, nodes)
     if chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
@@ -76,6 +76,7 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     if ledger.available(workload.team) < workload.gpus:
         return None
     fitting = [node for node in nodes if workload.shape.fits(ledger.free[node.name])]
+    fitting = unreserved(ledger, workload, fitting)
 
     def tightness(node: Node) -> tuple[int, ...]:
         return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)

@@ -110,8 +110,8 @@ class DomainRoom:
 class Wait:
     """Why a workload, or a replica of a service, does not start now.
 
-    `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons; for RESERVED in
-    GPUs when it is quota that others wait for, in nodes when it is room. `blocked_by` names who is ahead or has to leave.
+    `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
+    in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave.
     """
 
     workload: str

@@ -416,7 +416,7 @@ def _comes_free_for_serving(case: Case) -> bool:
     ended = {action.workload for action in case.actions(Lose)}
     ended |= {action.workload for action in case.actions(Drain) if action.beneficiary in case.services}
     leaving = [one for one in case.state.workloads if one.leaving or one.name in ended]
-    return any(not serving.isdisjoint(one.nodes) for one in leaving)
+    return bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
 
 
 def _stays(case: Case, workload: Workload) -> bool:
@@ -436,6 +436,8 @@ def _could_be_placed(case: Case, service: Service) -> bool:
                 room[grant.node] = room.get(grant.node, NOTHING) - other.shape
     for action in case.actions(GiveGrant):
         room[action.node] -= action.shape
+    for hold in case.plan.holds:
+        room[hold.node] -= hold.shape if hold.beneficiary in case.services else NOTHING
     return any(
         service.shape.fits(room[node.name])
         for node in case.state.nodes

@@ -87,12 +87,16 @@ class BruteForce:
         )
 
     def sets(self) -> Iterator[tuple[Workload, ...]]:
-        """Yield every set that may go and is enough."""
+        """Yield every set that may go and is enough, and of which nobody can be spared."""
         able = self.able()
+        found: list[set[str]] = []
         for size in range(len(able) + 1):
             for victims in combinations(able, size):
-                if self.may_go(victims) and self.enough(victims):
-                    yield victims
+                names = {one.name for one in victims}
+                if not any(known < names for known in found) and self.enough(victims):
+                    found.append(names)
+                    if self.may_go(victims):
+                        yield victims
 
     def _free_to_ask(self, one: Workload) -> bool:
         return one.team == self.asker.team or (self.asker.anyone and not self.names.isdisjoint(one.nodes))

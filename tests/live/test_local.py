@@ -5,8 +5,10 @@ Also the contract test of the private parts of Ray that `adapters/local_nodes.py
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +21,11 @@ import httpx
 import pytest
 import ray
 from ray.job_submission import JobSubmissionClient
+from ray.util.state import list_actors
 
 from fleet_app.adapters.local_home import FleetHome, Holder
 from fleet_app.adapters.local_processes import carriers
+from tests.live import raybox
 from tests.live.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
@@ -94,6 +98,15 @@ def there(here: Up, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert_nothing_left(started.home, started.holder)
 
 
+@contextlib.contextmanager
+def ended(home: Path) -> Iterator[None]:
+    """End what was started in a home, also when the test fails."""
+    try:
+        yield
+    finally:
+        fleet(home, "down")
+
+
 def assert_nothing_left(home: Path, holder: Holder) -> None:
     assert carriers(holder.mark) == ()
     assert not Path(holder.temp_dir).exists()
@@ -135,14 +148,6 @@ def test_every_process_of_it_is_known_those_included_that_write_over_their_envir
     assert any(each.startswith("ray-dashboard-JobHead") for each in titles)
 
 
-def test_a_job_s_python_is_ours_and_knows_the_fleet(here: Up, tmp_path: Path) -> None:
-    client = JobSubmissionClient(here.addresses["dashboard_url"])
-    code = "import sys, fleet_app; print(sys.executable)"
-    job = client.submit_job(entrypoint=f"python -c '{code}'", runtime_env={"working_dir": str(tmp_path)})
-    eventually(lambda: client.get_job_status(job).is_terminal(), BUSY_S)
-    assert client.get_job_logs(job).splitlines()[-1] == sys.executable
-
-
 def test_a_home_has_one_fleet(here: Up) -> None:
     done = fleet(here.home, "up", "--fleet", str(NODES), "--policy", str(POLICY))
     assert (done.returncode, done.stdout) == (2, "")
@@ -164,31 +169,102 @@ def test_two_fleets_on_one_machine_have_nothing_to_do_with_each_other(here: Up, 
     assert shared <= {"namespace", "ray_version"}
 
 
+def test_a_job_has_our_python_and_its_own_fleet(here: Up, there: Up, tmp_path: Path) -> None:
+    code = "import sys, fleet_app, ray; ray.init(); print(sys.executable, ray.get_runtime_context().gcs_address)"
+    for each in (here, there):
+        client = JobSubmissionClient(each.addresses["dashboard_url"])
+        job = client.submit_job(entrypoint=f"python -c '{code}'", runtime_env={"working_dir": str(tmp_path)})
+        eventually(lambda client=client, job=job: client.get_job_status(job).is_terminal(), BUSY_S)
+        assert client.get_job_logs(job).splitlines()[-1].split() == [sys.executable, each.addresses["ray_address"]]
+
+
 def test_with_its_supervisor_a_fleet_dies_and_another_one_does_not(here: Up, there: Up) -> None:
     os.kill(there.holder.pid, signal.SIGKILL)
-    eventually(lambda: carriers(there.holder.mark) == (), BUSY_S)
+    # Ray's agents first try for a minute to tell the head that their raylet is gone.
+    eventually(lambda: all("Agent" in cmdline(pid) for pid in carriers(there.holder.mark)), BUSY_S)
     assert httpx.get(here.addresses["gateway_url"] + "/healthz").is_success
-    assert fleet(there.home, "down").returncode == 0
+    done = fleet(there.home, "down")
+    assert done.returncode == 0, done.stderr
+    assert_nothing_left(there.home, there.holder)
 
 
 def test_ctrl_c_while_a_fleet_starts_leaves_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    starting = command(home, "up", "--fleet", str(NODES), "--policy", str(POLICY))
-    assert starting.stderr is not None
-    for line in starting.stderr:
-        if "nodes" in line:
-            break
-    holder = FleetHome(home).holder()
-    assert holder is not None
-    os.killpg(starting.pid, signal.SIGINT)
-    _, rest = starting.communicate()
-    assert starting.returncode == 130
-    assert "Traceback" not in rest
-    assert_nothing_left(home, holder)
+    with ended(home):
+        starting = command(home, "up", "--fleet", str(NODES), "--policy", str(POLICY))
+        assert starting.stderr is not None
+        for line in starting.stderr:
+            if "nodes" in line:
+                break
+        holder = FleetHome(home).holder()
+        assert holder is not None
+        os.killpg(starting.pid, signal.SIGINT)
+        _, rest = starting.communicate()
+        assert starting.returncode == 130
+        assert "Traceback" not in rest
+        assert_nothing_left(home, holder)
+
+
+def test_on_an_existing_ray_only_the_arbiter_and_the_gateway_start_and_end(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    attach = ("up", "--policy", str(POLICY), "--json", "--attach")
+    with raybox.boot(()) as box, ended(home):
+        first = fleet(home, *attach, box.address)
+        assert first.returncode == 0, first.stderr
+        addresses, holder = json.loads(first.stdout), FleetHome(home).holder()
+        assert holder is not None
+        assert (addresses["ray_address"], addresses["dashboard_url"]) == (box.address, box.dashboard_url)
+        assert arbiters(box.dashboard_url) == ["ALIVE"]
+        assert json.loads(fleet(home, "status", "--json").stdout)["arbiter"]["alive"]
+
+        second = fleet(tmp_path / "other", *attach, box.address)
+        assert (second.returncode, second.stdout) == (2, "")
+        assert str(home) in second.stderr
+        assert arbiters(box.dashboard_url) == ["ALIVE"]
+
+        assert fleet(home, "down").returncode == 0
+        assert_nothing_left(home, holder)
+        assert arbiters(box.dashboard_url) == []
+
+
+def test_a_fleet_whose_home_is_gone_ends(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with raybox.boot(()) as box, ended(home):
+        done = fleet(home, "up", "--attach", box.address, "--policy", str(POLICY))
+        assert done.returncode == 0, done.stderr
+        holder = FleetHome(home).holder()
+        assert holder is not None
+        shutil.rmtree(home)
+        eventually(lambda: carriers(holder.mark) == (), BUSY_S)
+        eventually(lambda: arbiters(box.dashboard_url) == [], BUSY_S)
+        assert not Path(holder.temp_dir).exists()
+
+
+def test_a_fleet_on_a_ray_that_is_gone_can_still_be_ended(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with ended(home):
+        with raybox.boot(()) as box:
+            done = fleet(home, "up", "--attach", box.address, "--policy", str(POLICY))
+            assert done.returncode == 0, done.stderr
+        holder = FleetHome(home).holder()
+        assert holder is not None
+        assert fleet(home, "down").returncode == 0
+        assert_nothing_left(home, holder)
+        nowhere = fleet(home, "up", "--attach", box.address, "--policy", str(POLICY))
+        assert (nowhere.returncode, "no Ray answers" in nowhere.stderr) == (1, True)
+
+
+def arbiters(dashboard_url: str) -> list[str]:
+    """Return the states of the arbiters that have not ended, in the Ray there."""
+    filters = [("class_name", "=", "FleetArbiter"), ("state", "!=", "DEAD")]
+    return [each.state for each in list_actors(dashboard_url, filters=filters)]
 
 
 def cmdline(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
 
 
 def answers(url: str) -> bool:

@@ -160,9 +160,9 @@ def granted_after_exit_s(story: Story) -> list[float]:
     return taken
 
 
-def all_answered(failed: int, sent: int) -> Promise:
-    """Every request was answered."""
-    shown = f"{100.0 * (sent - failed) / max(1, sent):.2f} % of {sent}"
+def all_answered(failed: int, sent: int, again: int) -> Promise:
+    """Every request was answered; `again` of them only when they were sent once more."""
+    shown = f"{100.0 * (sent - failed) / max(1, sent):.2f} % of {sent}, {again} of them at the second try"
     return Promise(what="every HTTP request is answered", kept=sent > 0 and failed == 0, shown=shown)
 
 

@@ -16,6 +16,7 @@ from fleet_app.cli.demo.promises import drains
 from fleet_app.cli.demo.screen import Screen
 from fleet_app.cli.demo.traffic import Day, Traffic
 from fleet_app.cli.demo.world import World
+from fleet_app.engine.errors import FaultError
 
 GANG, SECOND, NEXT, STUBBORN = "pretrain", "finetune", "pretrain-next", "stubborn"
 BATCH = ("batch-1", "batch-2", "batch-3", "batch-4")
@@ -23,10 +24,12 @@ REPLICA_GPUS = 4
 QUIET, PEAK = 0.17, 0.59
 """Where the trace's day is quietest, and where it peaks, as fractions of the day."""
 
-QUIET_RATE = 5.0
-SPIKE = 3.2
-"""Requests a second at the quietest moment, and how far the spike goes beyond the day's own peak."""
+WARM_RATE = 1.0
+QUIET_RATE = 4.0
+SPIKE = 3.6
+"""Requests a second while jobs start, and at the day's quietest; how far the spike goes beyond the day's own peak."""
 
+MORNING_S, MORNING_STEPS = 10.0, 40
 SLOW = 90.0
 """Seconds after which a step that has not come about is a fault; a slow machine needs most of them."""
 
@@ -41,7 +44,7 @@ class Facts:
     group: Mapping[str, Any] = field(default_factory=dict)
     successor_s: float | None = None
     ready_s: list[float] = field(default_factory=list)
-    losses: tuple[float, float] = (0.0, 0.0)
+    losses: list[float] = field(default_factory=list)
     first_drains: int = 0
     first_needed: int = 0
     arbiter_killed_at: float = 0.0
@@ -49,15 +52,14 @@ class Facts:
 
 def specs() -> list[dict[str, object]]:
     """Return what the demo submits, in order."""
-    python = "python"
     gang = {"kind": "gang", "team": "research", "gpus": 8, "cpus": 1}
     batch = {"kind": "backfill", "team": "batch", "gpus": 4, "cpus": 1}
-    work = f"{python} batch_inference.py --items 1000000 --item-time 0.5"
+    work = "python batch_inference.py --items 1000000 --item-time 0.8"
     return [
-        {**gang, "name": GANG, "nodes": 4, "entrypoint": f"{python} pretrain.py --steps 100000 --step-time 0.3"},
+        {**gang, "name": GANG, "nodes": 4, "entrypoint": "python pretrain.py --steps 100000 --step-time 0.6"},
+        {**gang, "name": NEXT, "nodes": 2, "within": "leaf", "entrypoint": "python pretrain.py"},
         {**gang, "name": SECOND, "nodes": 2, "entrypoint": work},
-        {**gang, "name": NEXT, "nodes": 4, "within": "spine", "entrypoint": f"{python} pretrain.py"},
-        {**batch, "name": STUBBORN, "entrypoint": f"{python} ignores_notice.py"},
+        {**batch, "name": STUBBORN, "priority": "training-scavenger", "entrypoint": "python ignores_notice.py"},
         *({**batch, "name": name, "entrypoint": work} for name in BATCH),
     ]
 
@@ -72,7 +74,7 @@ class Teller:
 
     async def tell(self, jobs: Path) -> None:
         """Tell all of it. Raises FaultError when something does not come about at all."""
-        self._load(QUIET)
+        self.traffic.rate = WARM_RATE
         self.screen.chapter("a", "a service answers HTTP")
         await self.world.until(lambda w: w.replicas()[2] >= 2, SLOW, "two replicas")
         await self.world.until(lambda _: any(one.ok for one in self.traffic.requests), SLOW, "an answer")
@@ -85,17 +87,20 @@ class Teller:
         await self._kill_arbiter()
 
     async def _train(self, jobs: Path) -> None:
-        self.screen.chapter("b", "a committed gang trains, a second one fills the other spine, a third one waits")
-        gang, second, following, *_ = specs()
+        self.screen.chapter(
+            "b", "a committed gang trains, one that needs a whole leaf waits, a third fills the other spine"
+        )
+        gang, following, second, *_ = specs()
         await self._submit(gang, jobs)
-        await self.world.until(lambda w: w.phase(GANG) == "running", SLOW, f"{GANG} running")
-        await self._submit(second, jobs)
         await self._submit(following, jobs)
-        await self.world.until(lambda w: w.phase(SECOND) == "running", SLOW, f"{SECOND} running")
-        await self.world.until(lambda w: w.phase(NEXT) == "queued", SLOW, f"{NEXT} queued")
+        await self.world.until(lambda w: bool(w.workloads.get(NEXT, {}).get("reason")), SLOW, f"{NEXT} waiting")
         told = await asyncio.to_thread(self.world.gateway.get, f"explain/{NEXT}")
         self.facts.explained = str(told["sentence"])
         self.screen.say(f"fleet explain {NEXT}: {self.facts.explained}")
+        await asyncio.to_thread(self.world.gateway.post, f"cancel/{NEXT}")
+        await self.world.until(lambda w: w.step(GANG) > 0, SLOW, f"{GANG} stepping")
+        await self._submit(second, jobs)
+        await self.world.until(lambda w: w.phase(SECOND) == "running", SLOW, f"{SECOND} running")
 
     async def _lend(self, jobs: Path) -> None:
         self.screen.chapter("c", "backfill jobs fill the serving headroom")
@@ -104,7 +109,6 @@ class Teller:
         lent = (STUBBORN, *BATCH)
         await self.world.until(lambda w: all(w.phase(name) == "running" for name in lent), SLOW, "backfill running")
         await self.world.until(lambda w: all(w.step(name) > 0 for name in BATCH), SLOW, "backfill at work")
-        await self.world.until(lambda w: w.step(GANG) > 0, SLOW, f"{GANG} stepping")
         placed = self.world.story.first("placed", subject=GANG)
         if placed is not None:
             self.facts.group = await asyncio.to_thread(self.world.group_table, str(placed.detail["group"]))
@@ -112,9 +116,9 @@ class Teller:
 
     async def _spike(self) -> None:
         self.screen.chapter("d", "traffic follows a real day, then a spike: serving takes its GPUs back")
-        for step in range(20):
-            self._load(QUIET + (PEAK - QUIET) * step / 20)
-            await asyncio.sleep(0.25)
+        for hour in range(MORNING_STEPS):
+            self._load(QUIET + (PEAK - QUIET) * hour / MORNING_STEPS)
+            await asyncio.sleep(MORNING_S / MORNING_STEPS)
         began = time.time()
         free = self._free_replicas()
         self._load(PEAK, SPIKE)
@@ -130,13 +134,13 @@ class Teller:
 
     async def _kill_replica(self) -> None:
         self.screen.say("the fleet is full; one replica is killed")
+        before = await asyncio.to_thread(self.world.serving)
         began = time.time()
-        pid = await asyncio.to_thread(self.world.kill, "ray::ServeReplica")
-        if pid is None:
-            self.screen.say("no replica process was found")
-            return
-        await self.world.until(lambda w: w.story.first("grant-idle", since=began) is not None, SLOW, "the loss seen")
-        await self.world.until(lambda w: w.replicas()[2] >= 6, SLOW, "a successor")
+        await asyncio.to_thread(self.world.kill, "ray::ServeReplica")
+        while not (now := await asyncio.to_thread(self.world.serving)) - before or len(now) < len(before):
+            if time.time() - began > SLOW:
+                raise FaultError(f"no successor within {SLOW:.0f} s", where="demo")
+            await asyncio.sleep(0.5)
         self.facts.successor_s = time.time() - began
         self.screen.say(f"its successor runs on the GPUs that were held for it, {self.facts.successor_s:.1f} s later")
 

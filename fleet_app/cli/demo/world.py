@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,13 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from fleet_app.adapters.local import RAY_ENVIRONMENT
 from fleet_app.adapters.local_processes import Mark, carriers, send
 from fleet_app.adapters.upload import upload
 from fleet_app.cli.client import Gateway
 from fleet_app.cli.demo.events import Event, Story, parsed
 from fleet_app.engine.errors import FaultError
 
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.4
+WITNESS_S = 60.0
 Condition = Callable[["World"], bool]
 
 
@@ -89,15 +94,36 @@ class World:
                 return pid
         return None
 
+    def serving(self) -> frozenset[str]:
+        """Return the replicas that Serve itself says are running."""
+        url = f"{self.addresses['dashboard_url']}/api/serve/applications/"
+        found = httpx.get(url, timeout=WITNESS_S, trust_env=False).json()["applications"].values()
+        deployments = [each for app in found for each in app["deployments"].values()]
+        replicas = [replica for each in deployments for replica in each["replicas"]]
+        return frozenset(str(one["replica_id"]) for one in replicas if one["state"] == "RUNNING")
+
+    def losses(self, name: str, home: Path) -> list[float]:
+        """Return the losses that a training gang wrote beside its checkpoints, in the order of its steps."""
+        lines = [
+            json.loads(line)
+            for file in (home / "checkpoints" / name).glob("*/metrics.jsonl")
+            for line in file.read_text(encoding="utf-8").splitlines()
+        ]
+        return [float(line["loss"]) for line in sorted(lines, key=lambda line: int(line["step"]))]
+
     def group_table(self, group_id: str) -> Mapping[str, Any]:
         """Return Ray's own entry of a placement group."""
-        told = subprocess.run(
-            [sys.executable, "-m", "fleet_app.adapters.witness", str(self.addresses["ray_address"]), group_id],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        try:
+            told = subprocess.run(
+                [sys.executable, "-m", "fleet_app.adapters.witness", str(self.addresses["ray_address"]), group_id],
+                env={**os.environ, **RAY_ENVIRONMENT},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=WITNESS_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise FaultError(f"Ray does not tell of group {group_id}", where="demo") from error
         if told.returncode != 0:
             raise FaultError(f"Ray does not tell of group {group_id}: {told.stderr[-500:]}", where="demo")
         return dict(json.loads(told.stdout.splitlines()[-1]))

@@ -90,7 +90,7 @@ def test_a_home_has_one_holder(tmp_path: Path, mark: Mark) -> None:
 def test_clearing_ends_what_is_left_and_keeps_what_a_next_fleet_needs(tmp_path: Path, mark: Mark) -> None:
     home, process = FleetHome(tmp_path / "home"), marked(mark)
     home.prepare()
-    ray_logs = tmp_path / "ray" / "session_latest" / "logs"
+    ray_logs = tmp_path / "ray" / "ray" / "session" / "logs"
     ray_logs.mkdir(parents=True)
     (ray_logs / "raylet.out").write_text("why")
     holder = Holder(pid=process.pid, home_id=mark.home_id, temp_dir=str(tmp_path / "ray"))

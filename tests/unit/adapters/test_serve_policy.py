@@ -106,18 +106,24 @@ def test_a_demand_is_published_when_it_changes_and_not_at_every_loop() -> None:
     desk = serve_demand.Desk(board)  # type: ignore[arg-type]
     ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
     for wanted in (1, 1, 1, 3, 3):
-        assert desk.answer(ask, wanted, running=0, aimed=0) == wanted
+        assert desk.answer(ask, wanted, running=0, lull_s=0.0) == wanted
     assert [demand.wanted for demand in board.published] == [1, 3]
     assert board.wakes == 2
 
 
-def test_a_lull_is_announced_only_when_serve_itself_aims_lower() -> None:
-    board = PaperBoard()
-    desk = serve_demand.Desk(board)  # type: ignore[arg-type]
-    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
-    for wanted, aimed in ((6, 2), (3, 6), (6, 6), (2, 6), (2, 2)):
-        desk.answer(ask, wanted, running=0, aimed=aimed)
-    assert [demand.wanted for demand in board.published] == [6, 2]
+LULLS = {
+    "more counts at once": ([(0.0, 2), (0.1, 6)], 6),
+    "less does not count at once": ([(0.0, 6), (0.1, 2)], 6),
+    "less counts after the delay": ([(0.0, 6), (0.1, 2), (5.2, 2)], 2),
+    "a lull that ends was none": ([(0.0, 6), (0.1, 2), (4.0, 6), (8.0, 2)], 6),
+    "it falls to the most since": ([(0.0, 6), (1.0, 4), (2.0, 3), (5.5, 2)], 4),
+}
+
+
+@pytest.mark.parametrize(("said", "want"), LULLS.values(), ids=LULLS)
+def test_a_demand_falls_only_after_it_was_lower_for_the_whole_delay(said: list[tuple[float, int]], want: int) -> None:
+    lull = serve_demand.Lull()
+    assert [lull.most(wanted, now, 5.0) for now, wanted in said][-1] == want
 
 
 def test_replicas_that_wait_are_announced_only_while_the_policy_is_not_asked() -> None:
@@ -125,7 +131,7 @@ def test_replicas_that_wait_are_announced_only_while_the_policy_is_not_asked() -
     desk = serve_demand.Desk(board)  # type: ignore[arg-type]
     ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
     desk.announce_waiting(ask, 1)
-    desk.answer(ask, 2, running=0, aimed=0)
+    desk.answer(ask, 2, running=0, lull_s=0.0)
     desk.announce_waiting(ask, 1)
     assert [demand.wanted for demand in board.published] == [1, 2]
 

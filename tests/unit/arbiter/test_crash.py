@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet_app.arbiter.inbox import Cancel, Drain
+from fleet_app.arbiter.notes import What
 from fleet_app.engine.lifecycle import Phase
 from tests.unit.arbiter.rig import Rig
 from tests.world import Behaviour
@@ -87,6 +88,7 @@ def verify(rig: Rig) -> None:
     assert steps_done(rig) == {"gang": 16, "polite": 9, "deaf": 14, "late": 5}
     standing = [group.name for group in rig.world.groups.values() if group.gone_at is None]
     assert standing == []
+    assert rig.notes(What.REFUSED) == [], "no request is taken in twice"
     assert rig.world.notices == {}
     assert rig.world.adopted == {}
 

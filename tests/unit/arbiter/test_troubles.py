@@ -62,6 +62,23 @@ def test_groups_of_the_fleet_that_nobody_owns_are_removed(rig: Rig) -> None:
         assert all(group.gone_at is not None for group in rig.world.groups.values())
 
 
+def test_what_a_job_acknowledged_with_its_last_breath_is_not_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = FakeJobs.observe
+
+    def slow(self: FakeJobs) -> object:
+        rig.world.now += 0.35  # it acknowledges, goes, and is over for Ray, all while Ray is being asked
+        return observe(self)
+
+    small(rig).world.behaviours["b"] = Behaviour(steps=1000, ack_every=100, said_in_s=0.0)
+    rig.submit("b", gpus=2, notice="library")
+    rig.run(5.2)
+    monkeypatch.setattr(FakeJobs, "observe", slow)
+    rig.post(Drain(name="b"))
+    rig.run(12.0)
+    assert list(rig.world.jobs) == ["b", "b.2"]
+    assert rig.world.jobs["b.2"].first == rig.world.jobs["b"].step(rig.world.now) > 0
+
+
 def test_what_outlives_its_job_is_killed_after_a_while(rig: Rig) -> None:
     small(rig).world.behaviours["a"] = Behaviour(steps=1, leaves_behind_s=1e6)
     rig.submit("a", gpus=4)

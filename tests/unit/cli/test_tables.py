@@ -65,4 +65,7 @@ def test_who_holds_a_node_is_said_once_each() -> None:
 
 
 def test_a_detail_leaves_out_what_says_nothing() -> None:
-    assert tables.detail({"detail": {"nodes": ["n1"], "why": "", "grace_s": None, "step": 0}}) == "nodes=['n1'] step=0"
+    assert (
+        tables.detail({"detail": {"nodes": ["n1", "n2"], "why": "", "grace_s": None, "step": 0, "took_s": 1.5}})
+        == "nodes=n1,n2 step=0 took_s=1.5"
+    )
