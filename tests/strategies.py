@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Policy, PriorityClass, Quota
+from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests import virtual
@@ -52,7 +53,7 @@ def limits() -> st.SearchStrategy[dict[str, int | None]]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, *, depth: int) -> tuple[Node, ...]:
+def nodes(draw: st.DrawFn, *, depth: int, sizes: Sequence[int] = (4, 4, 4, 2, 8)) -> tuple[Node, ...]:
     """Return two to six nodes of both classes in up to four domains; most are sound and alike."""
     found = []
     for number in range(draw(st.integers(2, 6))):
@@ -60,7 +61,7 @@ def nodes(draw: st.DrawFn, *, depth: int) -> tuple[Node, ...]:
         one = node(
             f"n{number}",
             at="/".join(place),
-            gpus=draw(st.sampled_from([4, 4, 4, 2, 8])),
+            gpus=draw(st.sampled_from(sizes)),
             cpus=draw(st.sampled_from([8, 8, 3])),
             serving=draw(st.booleans()),
             accelerator=draw(st.sampled_from(["h100", "h100", "h100", "a100"])),
@@ -224,13 +225,17 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
 
 @st.composite
 def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Service]:
-    """Return a fleet full of work that yields, and a gang or a service that wants in."""
+    """Return a fleet full of work that yields, and a gang or a service that wants in.
+
+    With `most` above what is searched exactly, the nodes are large enough for so many.
+    """
     rules = with_nominal(draw(policies()), "research", draw(st.sampled_from([8, 16])))
-    fleet_nodes = draw(nodes(depth=len(rules.levels)))
+    rules = with_nominal(rules, "vision", draw(st.integers(1, 8)))
+    fleet_nodes = draw(nodes(depth=len(rules.levels), sizes=(4, 8) if most > EXACT_UP_TO else (4, 4, 2, 8)))
     room = {one.name: one.capacity for one in fleet_nodes}
     lodgers: list[Workload] = []
-    for number in range(draw(st.integers(1, most))):
-        one = draw(lodgers_on(f"b{number}", [name for name in room if room[name].gpus > 0]))
+    for number in range(draw(st.integers(most // 2, most))):
+        one = draw(lodgers_on(f"b{number:02}", [name for name in room if room[name].gpus > 0]))
         if all(one.shape.fits(room.get(name, NOTHING)) for name in one.nodes):
             lodgers.append(one)
             for name in one.nodes:
@@ -246,7 +251,7 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
     one = backfill(
         name,
         on=on or ["gone"],
-        team=draw(st.sampled_from(["vision", "vision", "vision", *TEAMS])),
+        team=draw(st.sampled_from(["vision", "vision", "vision", "vision", "vision", *TEAMS])),
         priority=draw(st.sampled_from([BACKFILL, BACKFILL, POLITE.value])),
         started_at=draw(st.sampled_from([100.0, 500.0, 900.0])),
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),

@@ -41,11 +41,12 @@ RAY_ENVIRONMENT = {
     "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH": "fleet_app.adapters.serve_groups:install",
 }
 
-# What would lead the fleet's own processes to another cluster, or into another one's files.
+# What would lead the fleet's own processes to another cluster or into another one's files, or make them slow.
 _NOT_INHERITED = frozenset(
     {
         *("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE", "RAY_AUTH_TOKEN"),
         *("RAY_OVERRIDE_LABELS", "RAY_OVERRIDE_RESOURCES", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_TMPDIR"),
+        "PYTHONDONTWRITEBYTECODE",  # dozens of interpreters would compile all of Ray, every time
     }
 )
 
@@ -166,7 +167,7 @@ def _spawn(home: FleetHome, plan: Plan, report_fd: int) -> subprocess.Popen[str]
     with _log(home).open("w", encoding="utf-8") as output:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "fleet_app.adapters.local_boot", "--report-fd", str(report_fd)],
-            env=environment(os.environ, plan.home_id, plan.temp_dir),
+            env=environment(os.environ, plan),
             cwd="/",  # not the home, which somebody may remove
             stdin=subprocess.PIPE,
             stdout=output,
@@ -205,21 +206,25 @@ def _end(home: FleetHome, holder: Holder) -> None:
         child.wait()
 
 
-def environment(outer: Mapping[str, str], home_id: str, temp_dir: str) -> dict[str, str]:
-    """Return the environment of every process of a fleet, given the caller's."""
-    kept = {key: value for key, value in outer.items() if key not in _NOT_INHERITED and not key.startswith("FLEET_")}
+def environment(outer: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """Return the environment of every process of a fleet, given the caller's.
+
+    On an existing Ray the caller's settings of Ray stay as they are: its authentication, its address.
+    """
     package_root = str(Path(__file__).parents[2])
     installed = package_root in (*site.getsitepackages(), site.getusersitepackages())
     paths = [*([] if installed else [package_root]), *filter(None, [outer.get("PYTHONPATH")])]
-    return {
-        **kept,
-        **RAY_ENVIRONMENT,
-        MARK: home_id,
-        "RAY_TMPDIR": temp_dir,
+    inner = {
+        **{key: value for key, value in outer.items() if not key.startswith("FLEET_")},
+        MARK: plan.home_id,
         # An entrypoint's `python` is the first on the PATH of the node that runs it.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), outer.get("PATH", os.defpath)]),
         **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {}),
     }
+    if plan.attach is not None:
+        return inner
+    kept = {key: value for key, value in inner.items() if key not in _NOT_INHERITED}
+    return {**kept, **RAY_ENVIRONMENT, "RAY_TMPDIR": plan.temp_dir}
 
 
 @contextlib.contextmanager

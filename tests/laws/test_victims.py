@@ -45,7 +45,7 @@ def asked(ledger: Ledger, seeker: Workload | Service) -> tuple[Asker, list[Node]
     return seeks, [node for node in ledger.placeable() if node.node_class is NodeClass.SERVING]
 
 
-@tries(300)
+@tries(600)
 @given(crowd=crowded())
 def test_victims_are_the_cheapest_set_that_is_enough(crowd: tuple[Fleet, Workload | Service]) -> None:
     found = found_for(*crowd)
@@ -59,7 +59,7 @@ def test_victims_are_the_cheapest_set_that_is_enough(crowd: tuple[Fleet, Workloa
         assert found.brute.cost(found.victims) == found.brute.cost(best)
 
 
-@tries(150)
+@tries(300)
 @given(crowd=crowded(most=24))
 def test_victims_are_enough_and_none_can_be_spared(crowd: tuple[Fleet, Workload | Service]) -> None:
     found = found_for(*crowd)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from fleet_app.engine.errors import RequestError
 from fleet_app.policy.fleet import parse_fleet
 
 IDLE = "import signal, sys; print('up', flush=True); signal.pause()"
+HERE = Plan(name="a", home="/h", home_id="mark", temp_dir="/tmp/f")
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
 
 
@@ -137,7 +139,7 @@ def test_a_fleet_s_processes_find_this_python_and_no_other_cluster() -> None:
         "LANG": "C",
         "PYTHONPATH": "/p",
     }
-    inner = environment(outer, "mark", "/tmp/f")
+    inner = environment(outer, HERE)
     assert inner["PATH"].split(":") == [str(Path(sys.executable).parent), "/usr/bin"]
     assert inner.keys().isdisjoint({"RAY_ADDRESS", "FLEET_HOME"})
     assert (inner["LANG"], inner[local_processes.MARK], inner["RAY_AUTH_MODE"]) == ("C", "mark", "disabled")
@@ -146,8 +148,18 @@ def test_a_fleet_s_processes_find_this_python_and_no_other_cluster() -> None:
 
 def test_an_operator_s_ray_settings_are_kept_unless_the_fleet_needs_its_own() -> None:
     outer = {"RAY_task_retry_delay_ms": "1", "RAY_AUTH_MODE": "token"}
-    inner = environment(outer, "mark", "/tmp/f")
+    inner = environment(outer, HERE)
     assert (inner["RAY_task_retry_delay_ms"], inner["RAY_AUTH_MODE"]) == ("1", "disabled")
+
+
+def test_on_an_existing_ray_the_caller_s_settings_of_it_stay() -> None:
+    outer = {"RAY_AUTH_MODE": "token", "RAY_ADDRESS": "10.0.0.1:6379", "FLEET_HOME": "/o"}
+    inner = environment(outer, replace(HERE, attach="auto"))
+    assert {key: inner[key] for key in inner if key.startswith(("RAY_", "FLEET_"))} == {
+        "RAY_AUTH_MODE": "token",
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        local_processes.MARK: "mark",
+    }
 
 
 def test_a_home_without_a_policy_needs_one(tmp_path: Path) -> None:

@@ -229,6 +229,16 @@ def test_a_cancel_is_a_signal_at_once_and_a_kill_at_the_deadline(rig: Rig) -> No
     assert rig.phases() == {"deaf": Phase.STOPPED}
 
 
+def test_a_kill_takes_the_group_along_whatever_holds_on_to_it(rig: Rig) -> None:
+    small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None)
+    rig.submit("deaf", gpus=1)
+    rig.run(3.0)
+    rig.post(Drain(name="deaf", grace_s=2.0))
+    rig.run(7.0)
+    moments = {kind: at for at, kind, _ in rig.world.log if kind in {"kill", "remove"}}
+    assert moments["remove"] == moments["kill"]
+
+
 def test_a_cancel_gives_a_draining_job_no_more_time(rig: Rig) -> None:
     small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None)
     rig.submit("deaf", gpus=1, grace="60s")

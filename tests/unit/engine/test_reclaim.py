@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -90,6 +91,20 @@ CHEAPEST = {
 @pytest.mark.parametrize(("fleet", "lodgers", "asked", "want"), CHEAPEST.values(), ids=CHEAPEST)
 def test_the_cheapest(fleet: list[Node], lodgers: list[Workload], asked: dict[str, int], want: list[str]) -> None:
     assert victims(fleet, lodgers, **asked) == want  # type: ignore[arg-type]  # keywords of the ask
+
+
+def test_nobody_is_asked_for_the_sake_of_what_his_team_borrows() -> None:
+    free = replace(LENT, drain=replace(LENT.drain, restart_cost_s=0.0))
+    enough, more = lent("enough", "n1"), lent("more", "n1", gpus=2, who="c")
+    elsewhere = lent("elsewhere", "n2", gpus=8, who="c")
+    assert victims([node("n1")], [enough, more, elsewhere], rules=free, gpus=6) == ["enough"]
+
+
+def test_who_is_not_needed_once_another_leaves_is_spared_also_among_many() -> None:
+    both = lent("both", "n1", "n2", gpus=1, saved_at=500.0)
+    beside = [lent("cheap", "n1", gpus=1), gang("firm", on=["n2"], gpus=1)]
+    dear = [lent(f"v{j}", "n3", gpus=1, saved_at=0.0) for j in range(8)]
+    assert victims(nodes(3), [both, *beside, *dear], gpus=7, bundles=2) == ["both"]
 
 
 B_OWNS = policy(team("a", nominal=64), team("b", nominal=8))

@@ -1,0 +1,321 @@
+"""A fleet as users have it: arbiter, gateway, Serve and jobs together, and what must hold when parts of it die."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import ray
+
+from fleet_app.adapters import local
+from fleet_app.adapters.local_home import FleetHome
+from fleet_app.adapters.local_processes import carriers, send
+from fleet_app.cli.client import Gateway
+from fleet_app.cli.demo import promises
+from fleet_app.cli.demo.events import Story, parsed
+from fleet_app.policy.fleet import load_fleet
+from tests.live.waiting import eventually
+
+REPOSITORY = Path(__file__).parents[2]
+EXPIRY_S = 10
+LIMIT_S = 120.0
+KILLS = 10
+
+SERVICE = {
+    "applications": [
+        {
+            "name": "echo",
+            "route_prefix": "/",
+            "import_path": "tests.live.echo_http:app",
+            "deployments": [
+                {
+                    "name": "EchoHttp",
+                    "placement_group_bundles": [{"GPU": 1, "CPU": 1}],
+                    "max_ongoing_requests": 2,
+                    "graceful_shutdown_timeout_s": 2,
+                    "ray_actor_options": {"num_cpus": 1, "num_gpus": 1},
+                    "autoscaling_config": {
+                        "policy": {
+                            "policy_function": "fleet_app.adapters.serve_policy:FleetPolicy",
+                            "policy_kwargs": {"team": "serving"},
+                        },
+                        "min_replicas": 1,
+                        "max_replicas": 4,
+                        "target_ongoing_requests": 1,
+                        "upscale_delay_s": 0,
+                        "downscale_delay_s": 3,
+                        "metrics_interval_s": 0.1,
+                        "look_back_period_s": 0.5,
+                    },
+                }
+            ],
+        }
+    ]
+}
+
+JOB = """
+import fcntl, sys, time
+from pathlib import Path
+import ray
+ray.init(log_to_driver=False)
+from fleet_app.worker.drain import acknowledge, drain_requested, install_signal_handler
+from fleet_app.worker.gang import Membership
+from fleet_app.worker.heartbeat import heartbeat
+install_signal_handler()
+member = Membership.from_environment()
+folder = member.checkpoint_dir.parent
+folder.mkdir(parents=True, exist_ok=True)
+lock = (folder / "one-at-a-time").open("w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    (folder / "RAN-TWICE").touch()
+point = member.resume_point()
+step = point.step if point else 0
+print(f"{member.job.attempt} starts at {step}", flush=True)
+while drain_requested() is None:
+    step += 1
+    heartbeat(step)
+    time.sleep(0.1)
+acknowledge(str(folder), step)
+print(f"{member.job.attempt} leaves at {step}", flush=True)
+"""
+
+
+class Fleet:
+    """A fleet that is up, asked as a user asks it."""
+
+    def __init__(self, home: Path, addresses: dict[str, Any]) -> None:
+        holder = FleetHome(home).holder()
+        assert holder is not None
+        self.home, self.addresses, self.mark = home, addresses, holder.mark
+        self.gateway = Gateway(url=str(addresses["gateway_url"]))
+
+    def workload(self, name: str) -> dict[str, Any]:
+        return next((each for each in self.gateway.get("workloads") if each["name"] == name), {})
+
+    def phase(self, name: str) -> str:
+        return str(self.workload(name).get("phase", ""))
+
+    def node(self, name: str) -> dict[str, Any]:
+        return next(each for each in self.gateway.get("nodes") if each["name"] == name)
+
+    def service(self) -> dict[str, Any]:
+        return next(iter(self.gateway.get("services")), {})
+
+    def story(self) -> Story:
+        return Story(parsed(self.gateway.get("events", limit=10_000)))
+
+    def submit(self, name: str, script: Path, **spec: object) -> None:
+        entrypoint = f"{sys.executable} {script}"
+        self.gateway.post("submit", {"name": name, "entrypoint": entrypoint, "runtime_env": {}, **spec})
+
+    def cancel(self, *names: str) -> None:
+        for name in names:
+            self.gateway.post(f"cancel/{name}")
+        for name in names:
+            eventually(lambda name=name: self.phase(name) == "stopped", LIMIT_S)  # type: ignore[misc]
+
+    def kill_arbiter(self) -> None:
+        for pid in carriers(self.mark):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::FleetArbiter"):
+                    send(pid, self.mark, signal.SIGKILL)
+
+    def ray_cli(self, verb: str, *arguments: str, check: bool = True) -> str:
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "FLEET_"))}
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "ray"), "job", verb, "--address", self.gateway.url, *arguments],
+            env={**env, "RAY_AUTH_MODE": "disabled"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0 or not check, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    home = tmp_path_factory.mktemp("fleet") / "home"
+    config = home.parent / "serve.yaml"
+    config.write_text(json.dumps(SERVICE))
+    wanted = local.Wanted(
+        home=home,
+        name="whole",
+        policy=(REPOSITORY / "clusters" / "small.yaml").read_text(),
+        nodes=local.nodes_of(load_fleet(REPOSITORY / "clusters" / "small-nodes.yaml")),
+        serve_config=config,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", str(EXPIRY_S))
+        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        addresses = dict(local.up(wanted, lambda _: None))
+    up = Fleet(home, addresses)
+    try:
+        yield up
+    finally:
+        local.down(home)
+    assert carriers(up.mark) == ()
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    script = tmp_path_factory.mktemp("job") / "job.py"
+    script.write_text(textwrap.dedent(JOB))
+    return script
+
+
+@pytest.fixture
+def driver(fleet: Fleet) -> Iterator[None]:
+    """A foreign driver: connected to the fleet's Ray, without the arbiter knowing."""
+    ray.init(address=fleet.addresses["ray_address"], namespace="foreign", log_to_driver=False, logging_level=40)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.timeout(600)
+def test_held_gpus_are_out_of_reach_and_foreign_use_is_named(fleet: Fleet, job: Path, driver: None) -> None:
+    eventually(lambda: fleet.service().get("grants") == 3 and fleet.service().get("occupied") == 1, LIMIT_S)
+    fleet.submit("filler", job, kind="backfill", team="batch", gpus=5)
+    eventually(lambda: fleet.phase("filler") == "running", LIMIT_S)
+    assert fleet.node("n2")["gpus_free"] == 0
+
+    @ray.remote(num_gpus=1, num_cpus=0, label_selector={"fleet/node": "n2"})
+    def foreign(path: str) -> None:
+        while not Path(path).exists():
+            time.sleep(0.1)
+
+    stop = fleet.home.parent / "stop-foreign"
+    asked = foreign.remote(str(stop))
+    held = fleet.service()["grants"]
+    began = time.monotonic()
+    while time.monotonic() - began < 5.0:
+        assert fleet.node("n2")["gpus_foreign"] == 0
+        assert fleet.service()["grants"] == held
+        time.sleep(0.5)
+    fleet.cancel("filler")
+    node = eventually(lambda: node if (node := fleet.node("n2"))["foreign_owners"] else None, LIMIT_S)
+    assert node["gpus_foreign"] == 1
+    assert any("foreign" in owner for owner in node["foreign_owners"])
+    assert node["gpus_free"] == 8 - held - 1
+    stop.touch()
+    ray.get(asked, timeout=LIMIT_S)
+    eventually(lambda: fleet.node("n2")["gpus_foreign"] == 0, LIMIT_S)
+
+
+@pytest.mark.timeout(900)
+def test_the_arbiter_may_be_killed_at_any_moment(fleet: Fleet, job: Path) -> None:
+    names = ("again-1", "again-2", "again-3")
+    for name in names:
+        fleet.submit(name, job, kind="backfill", team="batch", gpus=2, grace="10s")
+    chance = random.Random(7)
+    for kill in range(KILLS):
+        # A moment of an admission in the first rounds, of a drain and the admission after it in the others.
+        if kill >= 2:
+            eventually(lambda: all(fleet.phase(name) == "running" for name in names), LIMIT_S)
+            fleet.gateway.post(f"drain/{names[kill % len(names)]}", {})
+        time.sleep(chance.uniform(0.0, 1.5))
+        starts = fleet.story().count("arbiter")
+        fleet.kill_arbiter()
+        eventually(lambda starts=starts: fleet.story().count("arbiter") > starts, LIMIT_S)  # type: ignore[misc]
+    eventually(lambda: all(fleet.phase(name) == "running" for name in names), LIMIT_S)
+    story = fleet.story()
+    gpus = {"filler": 5, **dict.fromkeys(names, 2)}
+    kept = [
+        promises.nothing_twice(story, {"n1": 8, "n2": 8}, gpus, 1),
+        promises.survived(story, names, KILLS),
+        promises.within_deadline(
+            [drain for drain in promises.drains(story) if drain.job in names], name="the arbiter killed"
+        ),
+    ]
+    assert [promise for promise in kept if not promise.kept] == []
+    for name in names:
+        assert not (fleet.home / "checkpoints" / name / "RAN-TWICE").exists()
+        saved = None
+        for event in story.of("started", "acknowledged", subject=name):
+            if event.kind == "acknowledged":
+                saved = event.detail["step"]
+            else:
+                assert event.detail["resumed_step"] == saved
+        assert saved is not None
+    fleet.cancel(*names)
+
+
+@pytest.mark.timeout(900)
+def test_the_stock_ray_client_submits_waits_drains_resumes_and_deletes(fleet: Fleet, job: Path) -> None:
+    gang = json.dumps({"kind": "gang", "team": "research", "nodes": "1", "gpus": "8", "notice": "signal"})
+    options = ("--working-dir", str(job.parent), "--metadata-json", gang, "--no-wait")
+    submit = ("submit", *options, "--submission-id")
+    fleet.ray_cli(*submit, "first", "--", "python", "job.py")
+    eventually(lambda: fleet.phase("first") == "running" or fleet.workload("first").get("ended_at"), LIMIT_S)
+    assert fleet.phase("first") == "running", fleet.workload("first")
+    fleet.ray_cli(*submit, "second", "--", "python", "job.py")
+    queued = eventually(lambda: said if "8 more" in (said := fleet.ray_cli("status", "second")) else "", LIMIT_S)
+    assert "PENDING" in queued
+    seen: list[str] = []
+    follower = threading.Thread(target=lambda: seen.append(fleet.ray_cli("logs", "second", "--follow", check=False)))
+    follower.start()
+    # Longer in the queue than Ray keeps an upload that no job uses.
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > EXPIRY_S + 2, LIMIT_S)
+    fleet.ray_cli("stop", "first")
+    eventually(lambda: fleet.phase("second") == "running", LIMIT_S)
+    eventually(lambda: (fleet.workload("second").get("step") or 0) > 3, LIMIT_S)
+    fleet.gateway.post("drain/second", {})
+    eventually(lambda: fleet.workload("second").get("attempt") == 2, LIMIT_S)
+    eventually(lambda: fleet.phase("second") == "running", LIMIT_S)
+    eventually(lambda: "second.2 starts" in fleet.ray_cli("logs", "second"), LIMIT_S)
+    fleet.ray_cli("stop", "second")
+    follower.join(LIMIT_S)
+    assert "second starts at 0" in seen[0]
+    assert "second.2 starts at" in seen[0]
+    assert "second.2 starts at 0" not in seen[0]
+    listed = fleet.ray_cli("list")
+    assert "second" in listed
+    assert "second.2" not in listed
+    fleet.ray_cli("delete", "first")
+    fleet.ray_cli("delete", "second")
+    eventually(lambda: "second" not in fleet.ray_cli("list"), LIMIT_S)
+
+
+@pytest.mark.timeout(600)
+def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
+    eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
+    ray.kill(ray.get_actor("fleet-arbiter", namespace="fleet"), no_restart=True)
+    url = f"{fleet.addresses['serve_url']}/"
+    replicas: set[int] = set()
+    failed: list[str] = []
+    until = time.monotonic() + LIMIT_S
+
+    def load(_: int) -> None:
+        with httpx.Client(timeout=60.0, trust_env=False) as client:
+            while time.monotonic() < until and len(replicas) < 4:
+                answer = client.get(url, params={"seconds": 0.5})
+                if answer.status_code == 200:
+                    replicas.add(int(answer.json()["pid"]))
+                else:
+                    failed.append(answer.text)
+
+    with ThreadPoolExecutor(6) as clients:
+        list(clients.map(load, range(6)))
+    # One runs, two have their fences; the fourth starts on what Serve finds by itself once the arbiter is silent.
+    assert len(replicas) >= 4
+    assert failed == []
