@@ -1,4 +1,4 @@
-"""Whether a policy lets a team ask for something at all: teams, classes, sizes (rule F3).
+"""Whether a policy lets a team ask for something at all: teams, classes, sizes.
 
 For workloads and services alike. Knows the policy and one ask.
 Does not know what is free or used: what passes here may still have to wait.

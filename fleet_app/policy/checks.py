@@ -1,4 +1,4 @@
-"""What must hold between the sections of a policy: rules that one section alone cannot keep (F2 among them).
+"""What must hold between the sections of a policy: rules that one section alone cannot keep.
 
 One function a section, each returning its problems. Does not know files, lines or the engine.
 """
@@ -107,7 +107,7 @@ def _default_classes(policy: PolicyFile) -> Iterator[Problem]:
 
 
 def _service_class(policy: PolicyFile) -> Iterator[Problem]:
-    """Invariant I4, rule F2: serving takes back, training never takes from serving, and serving never borrows."""
+    """Invariant I4: serving takes back, training never takes from serving, and serving never borrows."""
     name = policy.default_class.service
     serving = policy.classes[name]
     for key in ("borrows", "yields"):

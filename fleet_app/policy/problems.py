@@ -1,4 +1,4 @@
-"""What is wrong with a document, said so that its writer can put it right: path, value, fix (rule F1).
+"""What is wrong with a document, said so that its writer can put it right: path, value, fix.
 
 Turns lists of problems, pydantic's included, into one `RequestError`. Does not know what the documents mean.
 """

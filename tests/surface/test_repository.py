@@ -105,31 +105,6 @@ def test_what_lands_is_tested_and_checked():
     assert {"make test || failed=1", "make check || failed=1"} <= set(lines)
 
 
-RULE = re.compile(r"\b([IQOPRDSF])(\d+)(?:(?: to |-)\1(\d+))?\b")
-
-
-def named(paths: list[Path]) -> set[str]:
-    """Return the rules that files name, ranges such as `O1 to O4` written out."""
-    found = set()
-    for path in paths:
-        for kind, first, last in RULE.findall(path.read_text()):
-            found |= {f"{kind}{number}" for number in range(int(first), int(last or first) + 1)}
-    return found
-
-
-def rules() -> set[str]:
-    """Return the rules that docs/rules.md lists."""
-    return set(re.findall(r"^\| ([A-Z]\d+) \|", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE))
-
-
-def test_every_rule_that_code_names_is_written_down():
-    assert named([*ENGINE, *(PACKAGE / "policy").glob("*.py")]) - rules() == set()
-
-
-def test_every_rule_is_named_by_code_or_by_a_law():
-    assert rules() - named([*MODULES, *(ROOT / "tests" / "laws").rglob("*.py")]) == set()
-
-
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_every_link_leads_somewhere(path):
     links = re.findall(r"\]\((?!\w+:)([^)#\s]+)", path.read_text())
