@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import decide
+from benchmarks import decide, gang_start
 from benchmarks.result import Result
 
 OUT = Path(__file__).parent / "out" / "latest.json"
-BENCHMARKS = {**decide.BENCHMARKS}
+BENCHMARKS = {**decide.BENCHMARKS, "gang-start": gang_start.run}
 
 
 def main(wanted: str = "") -> int:

@@ -29,8 +29,11 @@ from fleet_app.policy.fleet import FleetFile
 END_WITHIN_S = 30.0
 _LOG_LINES = 15
 
+# Without it drivers replace 127.0.0.1 by an outer address, and hang.
+_LOOPBACK_STAYS = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
 RAY_ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or drivers replace 127.0.0.1 by an outer address, and hang
+    **_LOOPBACK_STAYS,
     "RAY_enable_worker_prestart": "0",  # or every node starts a worker for each of its declared CPUs
     "RAY_prestart_worker_first_driver": "0",
     "RAY_worker_niceness": "0",  # or the arbiter and Serve yield to every job's driver on the same machine
@@ -222,7 +225,7 @@ def environment(outer: Mapping[str, str], plan: Plan) -> dict[str, str]:
         **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {}),
     }
     if plan.attach is not None:
-        return inner
+        return {**_LOOPBACK_STAYS, **inner} if plan.attach.startswith("127.") else inner
     kept = {key: value for key, value in inner.items() if key not in _NOT_INHERITED}
     return {**kept, **RAY_ENVIRONMENT, "RAY_TMPDIR": plan.temp_dir}
 
