@@ -105,7 +105,11 @@ def services(draw: st.DrawFn, name: str) -> Service:
 def new_fleets(draw: st.DrawFn) -> Fleet:
     """Return a fleet on which nothing runs yet, with work that waits."""
     rules = draw(policies())
-    queued = [draw(workloads(f"w{number}", rules.levels)) for number in range(draw(st.integers(1, 5)))]
+    queued: list[Workload] = []
+    for number in range(draw(st.integers(1, 5))):
+        one = draw(workloads(f"w{number}", rules.levels))
+        alike = queued and draw(st.booleans())
+        queued.append(replace(queued[-1], name=one.name, shape=one.shape) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
     return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
 
@@ -240,6 +244,8 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
             lodgers.append(one)
             for name in one.nodes:
                 room[name] -= one.shape
+    rest = [gang(f"rest-{name}", team="gone", gpus=left.gpus, on=[name]) for name, left in sorted(room.items())]
+    lodgers += [one for one in rest if one.gpus > 0 and draw(st.integers(0, 3))]
     gangs = workloads("asker", rules.levels).filter(lambda one: one.priority >= COMMITTED)
     return virtual.fleet(rules, *fleet_nodes, *lodgers, now=1000.0), draw(st.one_of(gangs, services("asker")))
 
@@ -257,7 +263,7 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
         phase=draw(st.sampled_from([Phase.RUNNING, Phase.RUNNING, Phase.RUNNING, Phase.DRAINING])),
     )
-    return replace(one, shape=draw(shapes()))
+    return replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
 
 
 @st.composite

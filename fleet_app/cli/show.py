@@ -61,7 +61,7 @@ def error(error: FleetError, *, as_json: bool) -> None:
         return
     head = f"{error.where}: {error.what}" if error.where else error.what
     console = stderr()
-    console.print(Text.assemble(("error: ", "bold red"), plain(head, keep_lines=True)))
+    console.print(Text.assemble(("error: ", "bold red"), plain(head, keep_lines=True)), soft_wrap=True)
     if error.fix:
         console.print(Text(plain(error.fix), style="dim"))
 

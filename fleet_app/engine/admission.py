@@ -13,7 +13,6 @@ from fleet_app.engine.eligibility import asker, depth, eligible, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
-from fleet_app.engine.reclaim import Eviction
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -87,7 +86,7 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
     """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
     reach = unreserved(ledger, workload, nodes)
-    found = _coming(ledger, workload, reach) or reclaim.find(ledger, asker(ledger, workload), reach)
+    found = reclaim.find(ledger, asker(ledger, workload), reach)
     if found is None:
         yield refusal.no_room(ledger, workload, nodes, rooms)
         _reserve(ledger, workload, reach)
@@ -106,18 +105,6 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         rooms=rooms,
         blocked_by=tuple(victim.name for victim in found.victims),
     )
-
-
-def _coming(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
-    if ledger.available_soon(workload.team) < workload.gpus:
-        return None
-    fitting = [node for node in nodes if workload.shape.fits(ledger.soon(node.name))]
-
-    def tightness(node: Node) -> tuple[int, ...]:
-        return (not workload.shape.fits(ledger.free[node.name]), ledger.soon(node.name).gpus)
-
-    chosen = placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)
-    return None if chosen is None else Eviction(nodes=chosen, victims=())
 
 
 def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:

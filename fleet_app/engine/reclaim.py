@@ -34,13 +34,12 @@ class Eviction:
 
 
 def find(ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> Eviction | None:
-    """Return the cheapest victims that make all bundles fit in one domain, or None when nothing would help."""
+    """Return the cheapest victims that make all bundles fit in one domain, or None when nothing would help.
+
+    Nobody leaves when what is coming free anyway is enough.
+    """
     trial = Trial(ledger, asker, nodes)
-    able = _able(ledger, asker, trial)
-    if len(able) <= EXACT_UP_TO:
-        victims = cheapest(ledger, able, trial.enough_without, trial.may_go)
-    else:
-        victims = _node_by_node(ledger, asker, trial, nodes)
+    victims = () if trial.enough() else _victims(ledger, asker, trial, nodes)
     if victims is None:
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
@@ -128,6 +127,13 @@ def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims
         if enough(rest):
             chosen = rest
     return chosen
+
+
+def _victims(ledger: Ledger, asker: Asker, trial: Trial, nodes: Sequence[Node]) -> Victims | None:
+    able = _able(ledger, asker, trial)
+    if len(able) <= EXACT_UP_TO:
+        return cheapest(ledger, able, trial.enough_without, trial.may_go)
+    return _node_by_node(ledger, asker, trial, nodes)
 
 
 def _able(ledger: Ledger, asker: Asker, trial: Trial) -> list[Workload]:

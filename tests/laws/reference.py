@@ -56,6 +56,11 @@ def case_of(fleet: Fleet) -> Case:
     return Case(state=fleet.state, policy=fleet.policy, now=fleet.now, plan=plan_of(fleet))
 
 
+def told_to_end(workload: Workload) -> bool:
+    """Return whether a workload has nodes that come free without anybody being asked again."""
+    return workload.holding and (workload.killed or workload.phase in {Phase.DRAINING, Phase.STOPPING})
+
+
 # --- room -----------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +198,7 @@ def soon_at_most(case: Case) -> Counter[str]:
         waits = case.wait(workload.name)
         admitted = workload.name in {action.workload for action in case.actions(Admit)}
         claims = waits is not None and waits.reason is Reason.DRAIN_UNDER_WAY
-        if (workload.holding and not workload.leaving) or admitted or claims:
+        if (workload.holding and not told_to_end(workload)) or admitted or claims:
             use[workload.team] += workload.gpus
     for service in case.state.services:
         replicas = max(len(service.grants), service.wanted, service.floor) + case.policy.headroom.immediate_gpus
@@ -344,7 +349,7 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
         claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
         if one.holding or one.name in admitted:
             now[one.team] += one.gpus
-        if (one.holding and not one.leaving and one.name not in drained) or one.name in admitted or claims:
+        if (one.holding and not told_to_end(one) and one.name not in drained) or one.name in admitted or claims:
             soon[one.team] += one.gpus
     nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
     rules = class_of(case.policy, workload)
@@ -415,12 +420,12 @@ def _comes_free_for_serving(case: Case) -> bool:
     serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
     ended = {action.workload for action in case.actions(Lose)}
     ended |= {action.workload for action in case.actions(Drain) if action.beneficiary in case.services}
-    leaving = [one for one in case.state.workloads if one.leaving or one.name in ended]
+    leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended]
     return bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
 
 
 def _stays(case: Case, workload: Workload) -> bool:
-    return workload.holding and not workload.leaving and not case.yields(workload)
+    return workload.holding and not told_to_end(workload) and not case.yields(workload)
 
 
 def _could_be_placed(case: Case, service: Service) -> bool:

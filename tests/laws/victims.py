@@ -15,7 +15,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Workload
-from tests.laws.reference import enlarges_nothing
+from tests.laws.reference import enlarges_nothing, told_to_end
 
 Cost = tuple[int, float, int, int, float, tuple[str, ...]]
 
@@ -27,7 +27,7 @@ class BruteForce:
         self.state, self.policy, self.now, self.asker, self.nodes = state, policy, now, asker, nodes
         self.names = {node.name for node in nodes}
         self.nominal = Counter({quota.name: quota.nominal_gpus for quota in policy.quotas})
-        self.stay = [one for one in state.workloads if one.holding and not one.leaving]
+        self.stay = [one for one in state.workloads if one.holding and not told_to_end(one)]
         self.use = Counter()
         for one in self.stay:
             self.use[one.team] += one.gpus

@@ -29,7 +29,7 @@ def workload(name: str, phase: str, **more: Any) -> dict[str, Any]:
         "bundles": 1,
         "gpus_per_bundle": 2,
         "nodes": [],
-        "submitted_at": time.time() - 7530,
+        "submitted_at": time.time() - (3 * 86_400 + 4.5 * 3600),
         "step": None,
         "checkpoint": None,
         "message": "",
@@ -143,9 +143,9 @@ TEXTS = {
         ["queue"],
         [
             "NAME     KIND      TEAM      PRIORITY  SHAPE  PHASE     WHERE / WHY               AGE    STEP",
-            "llm      gang      research  50000     4 x 8  queued    needs 4 whole nodes on …  2h05m  -",
-            "batch-1  backfill  batch     1000      1 x 2  running   n03                       2h05m  120 (saved 100)",
-            "batch-2  backfill  batch     1000      1 x 2  draining  n05 (12 s left)           2h05m  -",
+            "llm      gang      research  50000     4 x 8  queued    needs 4 whole nodes on …  3d04h  -",
+            "batch-1  backfill  batch     1000      1 x 2  running   n03                       3d04h  120 (saved 100)",
+            "batch-2  backfill  batch     1000      1 x 2  draining  n05 (12 s left)           3d04h  -",
         ],
     ),
     "nodes show a letter a GPU, and name who is there without leave": (

@@ -31,7 +31,7 @@ def test_serve_takes_the_file() -> None:
 
 
 def test_the_application_takes_its_arguments(application: dict[str, Any]) -> None:
-    assert Options.model_validate(application["args"]).character_time_s == 0.01
+    assert Options.model_validate(application["args"]).character_time_s == 0.05
 
 
 def test_a_replica_fits_its_one_bundle_and_is_governed_by_the_fleet(application: dict[str, Any]) -> None:
