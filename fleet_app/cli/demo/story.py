@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from fleet_app.engine.errors import FaultError
 GANG, SECOND, NEXT, STUBBORN = "pretrain", "finetune", "pretrain-next", "stubborn"
 BATCH = ("batch-1", "batch-2", "batch-3", "batch-4")
 REPLICA_GPUS = 4
+FULL = 6
+"""Replicas at the peak, which is what serve_configs/chat.yaml allows."""
+
 QUIET, PEAK = 0.17, 0.59
 """Where the trace's day is quietest, and where it peaks, as fractions of the day."""
 
@@ -29,7 +32,7 @@ QUIET_RATE = 4.0
 SPIKE = 3.6
 """Requests a second while jobs start, and at the day's quietest; how far the spike goes beyond the day's own peak."""
 
-MORNING_S, MORNING_STEPS = 10.0, 40
+MORNING_S, MORNING_STEPS = 25.0, 100
 SLOW = 90.0
 """Seconds after which a step that has not come about is a fault; a slow machine needs most of them."""
 
@@ -54,12 +57,12 @@ def specs() -> list[dict[str, object]]:
     """Return what the demo submits, in order."""
     gang = {"kind": "gang", "team": "research", "gpus": 8, "cpus": 1}
     batch = {"kind": "backfill", "team": "batch", "gpus": 4, "cpus": 1}
-    work = "python batch_inference.py --items 1000000 --item-time 0.8"
+    work = "nice python batch_inference.py --items 1000000 --item-time 0.8"
     return [
-        {**gang, "name": GANG, "nodes": 4, "entrypoint": "python pretrain.py --steps 100000 --step-time 0.6"},
-        {**gang, "name": NEXT, "nodes": 2, "within": "leaf", "entrypoint": "python pretrain.py"},
+        {**gang, "name": GANG, "nodes": 4, "entrypoint": "nice python pretrain.py --steps 100000 --step-time 0.6"},
+        {**gang, "name": NEXT, "nodes": 2, "within": "leaf", "entrypoint": "nice python pretrain.py"},
         {**gang, "name": SECOND, "nodes": 2, "entrypoint": work},
-        {**batch, "name": STUBBORN, "priority": "training-scavenger", "entrypoint": "python ignores_notice.py"},
+        {**batch, "name": STUBBORN, "priority": "training-scavenger", "entrypoint": "nice python ignores_notice.py"},
         *({**batch, "name": name, "entrypoint": work} for name in BATCH),
     ]
 
@@ -122,10 +125,11 @@ class Teller:
         began = time.time()
         free = self._free_replicas()
         self._load(PEAK, SPIKE)
-        await self.world.until(lambda w: w.replicas()[0] >= 6, SLOW, "six replicas wanted")
-        await self.world.until(lambda w: w.replicas()[2] >= 6, SLOW, "six replicas running")
+        await self.world.until(lambda w: w.replicas()[0] >= FULL, SLOW, "six replicas wanted")
+        await self.world.until(lambda w: w.replicas()[2] >= FULL, SLOW, "six replicas running")
         self.facts.ready_s.append(time.time() - began)
         await self.world.until(self._settled, SLOW, "every drained job gone")
+        await self.world.until(lambda w: w.replicas()[1] > w.replicas()[0], SLOW, "the immediate tier whole again")
         self.facts.first_drains = len(drains(self.world.story))
         granted = self.world.replicas()[1]
         self.facts.first_needed = granted - free
@@ -134,15 +138,21 @@ class Teller:
 
     async def _kill_replica(self) -> None:
         self.screen.say("the fleet is full; one replica is killed")
-        before = await asyncio.to_thread(self.world.serving)
+        before = await self._serving(lambda now: len(now) >= FULL, "six replicas that answer")
         began = time.time()
         await asyncio.to_thread(self.world.kill, "ray::ServeReplica")
-        while not (now := await asyncio.to_thread(self.world.serving)) - before or len(now) < len(before):
-            if time.time() - began > SLOW:
-                raise FaultError(f"no successor within {SLOW:.0f} s", where="demo")
-            await asyncio.sleep(0.5)
+        await self._serving(lambda now: len(now) >= FULL and bool(now - before), "a successor")
         self.facts.successor_s = time.time() - began
         self.screen.say(f"its successor runs on the GPUs that were held for it, {self.facts.successor_s:.1f} s later")
+
+    async def _serving(self, holds: Callable[[frozenset[str]], bool], what: str) -> frozenset[str]:
+        """Wait until the replicas that Serve itself calls running are as wanted, and return them."""
+        began = time.monotonic()
+        while not holds(now := await asyncio.to_thread(self.world.serving)):
+            if time.monotonic() - began > SLOW:
+                raise FaultError(f"{what} did not come within {SLOW:.0f} s", where="demo")
+            await asyncio.sleep(0.3)
+        return now
 
     async def _evening(self) -> None:
         self.screen.chapter("e", "traffic falls: backfill resumes from the step that it acknowledged")
@@ -163,7 +173,7 @@ class Teller:
         await self.world.until(
             lambda w: w.story.first("arbiter", since=self.facts.arbiter_killed_at) is not None, SLOW, "its return"
         )
-        await self.world.until(lambda w: w.replicas()[2] >= 6, SLOW, "six replicas running again")
+        await self.world.until(lambda w: w.replicas()[2] >= FULL, SLOW, "six replicas running again")
         await self.world.until(self._settled, SLOW, "every drained job gone")
         self.facts.ready_s.append(time.time() - began)
         self.facts.spikes.append((began, time.time()))
