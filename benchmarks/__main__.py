@@ -13,6 +13,7 @@ from benchmarks import decide, gang_start
 from benchmarks.result import Result
 
 OUT = Path(__file__).parent / "out" / "latest.json"
+WIDE = 160
 BENCHMARKS = {**decide.BENCHMARKS, "gang-start": gang_start.run}
 
 
@@ -26,7 +27,7 @@ def main(wanted: str = "") -> int:
     results = [BENCHMARKS[one]() for one in ids]
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps([line.as_json() for line in results], indent=1) + "\n")
-    Console().print(_table(results))
+    Console(width=WIDE).print(_table(results))
     return 0
 
 
