@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,114 +11,10 @@ from typer.testing import CliRunner, Result
 
 from fleet_app.cli.main import app
 from fleet_app.cli.reference import reference
+from tests.surface.control_answers import ANSWERS, BASE, EVENTS, NODES, SERVICES, WORKLOADS, workload
 from tests.surface.control_stand_in import Control, Turns, refused, served
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
-BASE = "/api/fleet/"
-
-
-def workload(name: str, phase: str, **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": "backfill",
-        "team": "batch",
-        "priority": 1000,
-        "phase": phase,
-        "attempt": 1,
-        "bundles": 1,
-        "gpus_per_bundle": 2,
-        "nodes": [],
-        "submitted_at": time.time() - (3 * 86_400 + 4.5 * 3600),
-        "step": None,
-        "checkpoint": None,
-        "message": "",
-        **more,
-    }
-
-
-WORKLOADS = [
-    workload(
-        "llm",
-        "queued",
-        kind="gang",
-        team="research",
-        priority=50_000,
-        bundles=4,
-        gpus_per_bundle=8,
-        message="needs 4 whole nodes on one spine; spine s1 has 3 free, s2 has 1: 1 more on s1 would do",
-    ),
-    workload("batch-1", "running", nodes=["n03"], step=120, checkpoint={"uri": "file:/x", "step": 100, "at": 1.0}),
-    workload("batch-2", "draining", nodes=["n05"], message="12 s left"),
-    workload("old", "succeeded", ended_at=time.time()),
-]
-
-NODES = [
-    {
-        "name": "n03",
-        "class": "serving",
-        "domains": {"spine": "s2", "leaf": "l2"},
-        "condition": "ready",
-        "gpus_total": 8,
-        "gpus_free": 3,
-        "gpus_foreign": 1,
-        "foreign_owners": ["actor Notebook"],
-        "holders": [{"what": "batch-1", "gpus": 2}, {"what": "chat.Chat", "gpus": 2}],
-    },
-    {
-        "name": "n04",
-        "class": "training",
-        "domains": {"spine": "s1", "leaf": "l2"},
-        "condition": "down",
-        "gpus_total": 8,
-        "gpus_free": 8,
-        "gpus_foreign": 0,
-        "foreign_owners": [],
-        "holders": [],
-    },
-]
-
-SERVICES = [
-    {
-        "name": "chat.Chat",
-        "team": "serving",
-        "wanted": 5,
-        "grants": [{"node": "n03", "occupied": True}, {"node": "n05", "occupied": False}],
-        "occupied": 1,
-        "shape": {"gpus": 4, "cpu_milli": 1000, "memory_mib": 0},
-    }
-]
-
-EVENTS = [
-    {"seq": 1, "at": 1_800_000_000.25, "kind": "submitted", "subject": "llm", "detail": {"team": "research"}},
-    {"seq": 2, "at": 1_800_000_001.5, "kind": "admitted", "subject": "batch-1", "detail": {"nodes": ["n03"]}},
-]
-
-ANSWERS: dict[str, Any] = {
-    f"GET {BASE}workloads": WORKLOADS,
-    f"GET {BASE}nodes": NODES,
-    f"GET {BASE}services": SERVICES,
-    f"GET {BASE}events": EVENTS,
-    f"GET {BASE}status": {
-        "arbiter": {"alive": True, "lease_age_s": 0.4},
-        "paused": False,
-        "counts": {"queued": 1, "running": 2},
-        "policy_hash": "abc123",
-    },
-    f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
-    f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),
-    f"GET {BASE}policy": "version: 1\nname: demo\n",
-    f"POST {BASE}policy": {
-        "changes": [{"path": "headroom.immediate", "old": 4, "new": None}],
-        "accepted": True,
-    },
-    f"POST {BASE}pause": {"name": "arbiter", "accepted": True},
-    f"POST {BASE}resume": {"name": "arbiter", "accepted": True},
-    f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
-    f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
-    f"POST {BASE}cancel/llm": {"name": "llm", "accepted": True},
-    f"POST {BASE}submit": {"name": "llm", "accepted": True},
-    "GET /api/jobs/llm/logs": {"logs": "step 1\nstep 2\n"},
-}
 
 
 @pytest.fixture
