@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Policy, PriorityClass, Quota
+from fleet_app.engine.policy import Headroom, Policy, PriorityClass, Quota
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
@@ -35,7 +35,7 @@ def policies(draw: st.DrawFn) -> Policy:
     parents = {"research": lab, "vision": lab, "speech": alone, "serving": "org"}
     quotas = [Quota(name="other"), Quota(name="lab", parent="org", **draw(limits()))]
     for name in TEAMS:
-        nominal = draw(st.sampled_from([0, 2, 4, 8, 8, 12, 16]))
+        nominal = draw(st.sampled_from([2, 4, 8, 8, 12, 16]))
         quotas.append(replace(team(name, nominal=nominal, parent=parents[name]), **draw(limits())))
     inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
@@ -56,16 +56,17 @@ def limits() -> st.SearchStrategy[dict[str, int | None]]:
 def nodes(draw: st.DrawFn, *, depth: int, sizes: Sequence[int] = (4, 4, 4, 2, 8)) -> tuple[Node, ...]:
     """Return two to six nodes of both classes in up to four domains; most are sound and alike."""
     found = []
+    mixed = draw(st.sampled_from([False, False, True]))
     for number in range(draw(st.integers(2, 6))):
-        place = [draw(st.sampled_from(["a", "b"])) for _ in range(depth)]
+        place = [draw(st.sampled_from(["a", "a", "b"])) for _ in range(depth)]
         one = node(
             f"n{number}",
             at="/".join(place),
             gpus=draw(st.sampled_from(sizes)),
             cpus=draw(st.sampled_from([8, 8, 3])),
-            serving=draw(st.booleans()),
-            accelerator=draw(st.sampled_from(["h100", "h100", "h100", "a100"])),
-            driver=draw(st.sampled_from(["550", "550", "550", "560"])),
+            serving=draw(st.sampled_from([False, False, True])),
+            accelerator=draw(st.sampled_from(["h100", "h100", "a100"])) if mixed else "h100",
+            driver=draw(st.sampled_from(["550", "550", "560"])) if mixed else "550",
         )
         found.append(one)
     return tuple(found)
@@ -77,20 +78,37 @@ def shapes() -> st.SearchStrategy[Shape]:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
+def gangs(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
+    """Return a queued gang."""
+    count = draw(st.sampled_from([1, 1, 1, 2, 2, 3]))
+    one = gang(name, nodes=count, priority=draw(st.sampled_from([COMMITTED, COMMITTED, URGENT.value])))
+    return replace(one, **draw(asks(levels)))
+
+
+@st.composite
+def backfills(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
+    """Return a queued backfill job, now and then one that broke its contract or may not borrow."""
+    of = draw(st.sampled_from([BACKFILL, BACKFILL, BACKFILL, POLITE.value]))
+    one = backfill(name, nodes=draw(st.sampled_from([1, 1, 1, 2])), priority=of)
+    return replace(one, broken_drains=draw(st.sampled_from([0, 0, 0, 0, 2])), **draw(asks(levels)))
+
+
+def workloads(name: str, levels: Sequence[str]) -> st.SearchStrategy[Workload]:
     """Return a queued gang or backfill job."""
-    asked, who = draw(shapes()), draw(st.sampled_from([*TEAMS[:3], *TEAMS[:3], "serving", "nobody"]))
-    within = draw(st.sampled_from([None, None, *levels]))
-    accelerator = draw(st.sampled_from([None, None, None, "h100", "a100"]))
-    rest = {"team": who, "within": within, "accelerator": accelerator, "grace_s": draw(st.sampled_from([30, 120, 900]))}
-    if draw(st.booleans()):
-        one = gang(
-            name, nodes=draw(st.integers(1, 3)), priority=draw(st.sampled_from([COMMITTED, URGENT.value])), **rest
-        )
-    else:
-        of = draw(st.sampled_from([BACKFILL, BACKFILL, BACKFILL, POLITE.value]))
-        one = backfill(name, nodes=draw(st.sampled_from([1, 1, 1, 2])), priority=of, **rest)
-    return replace(one, shape=asked, broken_drains=draw(st.sampled_from([0, 0, 0, 0, 2])))
+    return st.one_of(gangs(name, levels), backfills(name, levels))
+
+
+def asks(levels: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return what a workload asks for, and for whom."""
+    return st.fixed_dictionaries(
+        {
+            "shape": shapes(),
+            "team": st.sampled_from([*TEAMS[:3] * 7, "serving", "nobody"]),
+            "within": st.sampled_from([None] * 2 * len(levels) + list(levels)),
+            "accelerator": st.sampled_from([None] * 8 + ["h100", "a100"]),
+            "grace_s": st.sampled_from([30.0, 120.0, 900.0]),
+        }
+    )
 
 
 @st.composite
@@ -106,7 +124,7 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
     """Return a fleet on which nothing runs yet, with work that waits."""
     rules = draw(policies())
     queued: list[Workload] = []
-    for number in range(draw(st.integers(1, 5))):
+    for number in range(draw(st.integers(2, 7))):
         one = draw(workloads(f"w{number}", rules.levels))
         alike = queued and draw(st.booleans())
         queued.append(replace(queued[-1], name=one.name, shape=one.shape) if alike else one)
@@ -125,8 +143,8 @@ class Happening:
 
 
 def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
-    """Return what happens, cycles and starts most of all; `rare` are what may happen beside that."""
-    usual = ("cycle", "cycle", "cycle", "start", "leave", "wait", "occupy", "want", "submit", "finish")
+    """Return what happens between two decisions; `rare` are what may happen beside the usual."""
+    usual = ("leave", "wait", "occupy", "want", "want", "submit", "submit", "submit", "finish")
     return st.builds(
         Happening,
         what=st.sampled_from([*usual, *rare]),
@@ -146,12 +164,26 @@ def happened(fleet: Fleet, event: Happening) -> Fleet:
 
 
 @st.composite
-def fleets(draw: st.DrawFn, *, longest: int = 14, rare: Sequence[str] = RARE) -> Fleet:
+def pasts(draw: st.DrawFn, *, longest: int = 18, rare: Sequence[str] = RARE) -> list[Fleet]:
+    """Return a fleet again and again: new or full at first, decided on after most of what happened since."""
+    full = crowded().map(lambda crowd: asking(*crowd))
+    past = [draw(st.one_of(new_fleets(), new_fleets(), full))]
+    for event in draw(st.lists(happenings(rare), min_size=4, max_size=longest)):
+        decided = virtual.started(virtual.cycle(past[-1])) if event.amount else past[-1]
+        past.append(happened(decided, event))
+    return past
+
+
+def fleets(*, longest: int = 18, rare: Sequence[str] = RARE) -> st.SearchStrategy[Fleet]:
     """Return a fleet with a past."""
-    fleet = draw(new_fleets())
-    for event in draw(st.lists(happenings(rare), max_size=longest)):
-        fleet = happened(fleet, event)
-    return fleet
+    return pasts(longest=longest, rare=rare).map(lambda past: past[-1])
+
+
+def asking(fleet: Fleet, asker: Workload | Service) -> Fleet:
+    """Return the fleet with one more that wants in."""
+    if isinstance(asker, Service):
+        return replace(fleet, services=(*fleet.services, asker))
+    return replace(fleet, workloads=(*fleet.workloads, asker))
 
 
 def _nth(options: Sequence[T], event: Happening) -> T | None:
@@ -179,13 +211,13 @@ def _to_service(effect: Callable[[Fleet, str, int], Fleet]) -> Callable[[Fleet, 
 def _submit(fleet: Fleet, event: Happening) -> Fleet:
     assert event.new is not None
     number = len(fleet.workloads) + len(fleet.ended)
-    return fleet if number > 9 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
+    return fleet if number > 14 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
 
 
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
-    conditions = [Condition.READY, Condition.READY, *Condition]
-    return virtual.with_node(fleet, replace(chosen, condition=conditions[event.amount % len(conditions)]))
+    condition = [Condition.DOWN, *Condition][event.amount]
+    return virtual.with_node(fleet, replace(chosen, condition=condition))
 
 
 def _foreign(fleet: Fleet, event: Happening) -> Fleet:
@@ -234,7 +266,6 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
     With `most` above what is searched exactly, the nodes are large enough for so many.
     """
     rules = with_nominal(draw(policies()), "research", draw(st.sampled_from([8, 16])))
-    rules = with_nominal(rules, "vision", draw(st.integers(1, 8)))
     fleet_nodes = draw(nodes(depth=len(rules.levels), sizes=(4, 8) if most > EXACT_UP_TO else (4, 4, 2, 8)))
     room = {one.name: one.capacity for one in fleet_nodes}
     lodgers: list[Workload] = []
@@ -246,8 +277,10 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
                 room[name] -= one.shape
     rest = [gang(f"rest-{name}", team="gone", gpus=left.gpus, on=[name]) for name, left in sorted(room.items())]
     lodgers += [one for one in rest if one.gpus > 0 and draw(st.integers(0, 3))]
-    gangs = workloads("asker", rules.levels).filter(lambda one: one.priority >= COMMITTED)
-    return virtual.fleet(rules, *fleet_nodes, *lodgers, now=1000.0), draw(st.one_of(gangs, services("asker")))
+    uses = sum(one.gpus for one in lodgers if one.team == "vision")
+    rules = with_nominal(rules, "vision", max(0, uses - draw(st.integers(1, 6))))
+    asker = draw(st.one_of(gangs("asker", rules.levels), services("asker")))
+    return virtual.fleet(rules, *fleet_nodes, *lodgers, now=1000.0), asker
 
 
 @st.composite
@@ -270,6 +303,7 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
 def contested(draw: st.DrawFn) -> Fleet:
     """Return serving's nodes full of grants, replicas and backfill, and services that want more than there is."""
     rules = with_nominal(draw(policies()), "serving", draw(st.sampled_from([4, 8, 16])))
+    rules = replace(rules, headroom=Headroom(immediate_gpus=draw(st.sampled_from([0, 1, 2, 4]))))
     places = [
         node(f"n{number}", at="a/a/a", gpus=4, cpus=draw(st.sampled_from([8, 3])), serving=number < 3)
         for number in range(draw(st.integers(1, 4)))
@@ -292,3 +326,19 @@ def contested(draw: st.DrawFn) -> Fleet:
             for name in one.nodes:
                 room[name] -= one.shape
     return virtual.fleet(rules, *places, *served, *fitting, now=1000.0)
+
+
+@st.composite
+def scattered(draw: st.DrawFn) -> Fleet:
+    """Return domains of which each has some nodes free, and gangs that want them close together."""
+    rules = with_nominal(draw(policies()), "research", 32)
+    parts: list[Node | Workload] = []
+    for number in range(draw(st.integers(3, 8))):
+        at = "/".join(draw(st.sampled_from(["a", "b"])) for _ in rules.levels)
+        parts.append(node(f"n{number}", at=at, gpus=4))
+        if draw(st.integers(0, 2)) == 0:
+            parts.append(gang(f"firm{number}", team="gone", gpus=draw(st.integers(1, 4)), on=[f"n{number}"]))
+    for number in range(draw(st.integers(1, 3))):
+        within = draw(st.sampled_from([None, *rules.levels, *rules.levels]))
+        parts.append(gang(f"g{number}", nodes=draw(st.integers(2, 4)), gpus=draw(st.integers(1, 4)), within=within))
+    return virtual.fleet(rules, *parts, now=1000.0)

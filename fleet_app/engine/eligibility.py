@@ -35,15 +35,12 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that are kept for nobody else ahead of it, and those that it would leave when asked (O4)."""
+    """Return the nodes that are kept for nobody else ahead of it; what yields to who is ahead may pass (O4, R2)."""
     yields = ledger.class_of(workload).yields
-    borrows = ledger.would_borrow(workload.team, workload.gpus)
 
     def is_open(node: Node) -> bool:
         ahead = ledger.reserved.get(node.name)
-        if ahead is None:
-            return True
-        return yields and workload.priority < ahead.priority and (borrows or workload.team == ahead.team)
+        return ahead is None or (yields and workload.priority < ahead.priority)
 
     return [node for node in nodes if is_open(node)]
 
@@ -57,6 +54,7 @@ def asker(ledger: Ledger, workload: Workload) -> Asker:
         shape=workload.shape,
         bundles=workload.bundles,
         depth=depth(ledger, workload),
+        since=workload.submitted_at,
     )
 
 

@@ -127,10 +127,6 @@ class Ledger:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
         return quota.above_nominal(self.tree, self.used_soon, team)
 
-    def would_borrow(self, team: str, gpus: int) -> bool:
-        """Return whether the team would be above its nominal with that many GPUs more."""
-        return self.used_soon.get(team, 0) + gpus > self.tree.nominal(team)
-
     def lost_gpu_s(self, victim: Workload) -> float:
         """Return the GPU-seconds that a drain now would cost: unsaved work and a restart, on every GPU it has."""
         since = victim.saved_at if victim.saved_at is not None else victim.started_at

@@ -82,7 +82,7 @@ def candidates(ledger: Ledger, asker: Asker, lodgers: Iterable[Workload]) -> lis
         lodger
         for lodger in lodgers
         if lodger.priority < asker.priority
-        and (asker.anyone or lodger.team == asker.team or ledger.borrowed(lodger.team) > 0)
+        and (asker.anyone or lodger.team == asker.team or asker.passed_by(lodger) or ledger.borrowed(lodger.team) > 0)
     ]
 
 

@@ -6,6 +6,7 @@ what victims cost or which to choose.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ class Asker:
     """For whom room is sought: `bundles` of `shape`, all in one domain at least `depth` levels deep.
 
     `anyone` is whether every yielding workload on the nodes may be asked (serving, on its own nodes), or only those
-    of the asker's own team and of teams that borrow (R2).
+    of the asker's own team, of teams that borrow, and those that passed it: that started there after `since`, when it
+    began to wait, in seconds (R2).
     """
 
     name: str
@@ -33,6 +35,11 @@ class Asker:
     bundles: int = 1
     depth: int = 0
     anyone: bool = False
+    since: float = math.inf
+
+    def passed_by(self, lodger: Workload) -> bool:
+        """Return whether a workload started while the asker waited."""
+        return lodger.admitted_at is not None and lodger.admitted_at > self.since
 
     @property
     def gpus(self) -> int:
@@ -101,8 +108,8 @@ class Trial:
         return [node for name, node in self.nodes.items() if self.asker.shape.fits(self.room[name])]
 
     def _exempt(self, victim: Workload) -> bool:
-        here = self.asker.anyone and any(name in self.nodes for name in victim.nodes)
-        return here or victim.team == self.asker.team
+        here = any(name in self.nodes for name in victim.nodes)
+        return victim.team == self.asker.team or (here and (self.asker.anyone or self.asker.passed_by(victim)))
 
     def _domain(self, name: str) -> Domain:
         node = self.nodes[name]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.ordering import class_of, queue
+from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Reason, TakeGrant, Wait
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
@@ -178,13 +178,15 @@ def what_must_end_ends(case: Case) -> None:
 
 
 def gangs_reclaim_from_borrowers_only(case: Case) -> None:
-    """I5, R2: of another team a gang's victims come from what that team has above its nominal."""
+    """I5, R2: of another team a gang's victims come from what that team has above its nominal, or passed the gang."""
     most = soon_at_most(case)
     victims: dict[str, list[int]] = defaultdict(list)
     for action in case.actions(Drain):
-        victim = case.workloads[action.workload]
-        own = action.beneficiary in case.workloads and case.workloads[action.beneficiary].team == victim.team
-        if action.beneficiary in case.workloads and not own:
+        victim, gang = case.workloads[action.workload], case.workloads.get(action.beneficiary)
+        if gang is None or gang.team == victim.team:
+            continue
+        passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
+        if not passed_it:
             victims[victim.team].append(victim.gpus)
     for team, gone in victims.items():
         nominal = sum(quota.nominal_gpus for quota in case.policy.quotas if quota.name == team)
@@ -298,7 +300,7 @@ def everybody_is_answered_once(case: Case) -> None:
 def nobody_waits_for_what_is_free(case: Case) -> None:
     """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
     ahead: list[Workload] = []
-    for workload in queue(case.state.workloads):
+    for workload in in_order(case.state.workloads):
         wait = case.wait(workload.name)
         if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
@@ -307,6 +309,12 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
                 spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
                 assert free - spared < workload.bundles or not quota_left(case, workload, ahead), (workload, wait)
         ahead.append(workload)
+
+
+def in_order(workloads: Iterable[Workload]) -> list[Workload]:
+    """Return who waits, in the order of O1."""
+    waiting = [one for one in workloads if one.phase is Phase.QUEUED]
+    return sorted(waiting, key=lambda one: (-one.priority, not one.requeued, one.submitted_at, one.name))
 
 
 def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:

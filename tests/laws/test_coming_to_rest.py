@@ -16,8 +16,8 @@ MOST_CYCLES = 25
 """Far beyond what fleets of six nodes and ten workloads need when every cycle gets on with it."""
 
 
-@tries(150)
-@given(fleet=st.one_of(fleets(), contested()), slow=st.lists(st.integers(0, 3), min_size=10, max_size=10))
+@tries(200)
+@given(fleet=st.one_of(fleets(), contested(), contested()), slow=st.lists(st.integers(0, 3), min_size=10, max_size=10))
 def test_constant_input_comes_to_rest(fleet: Fleet, slow: list[int]) -> None:
     drains_before = len(fleet.drains)
     for number in range(MOST_CYCLES):

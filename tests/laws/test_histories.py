@@ -9,7 +9,7 @@ from fleet_app.engine.lifecycle import TERMINAL
 from tests.builders import policy
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
-from tests.strategies import RARE, Happening, happened, new_fleets, workloads
+from tests.strategies import RARE, Happening, asking, contested, crowded, happened, new_fleets, workloads
 from tests.virtual import Fleet, fleet
 
 
@@ -20,7 +20,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.fleet: Fleet = fleet(policy())
 
-    @initialize(new=new_fleets())
+    @initialize(new=st.one_of(new_fleets(), contested(), crowded().map(lambda crowd: asking(*crowd))))
     def begin(self, new: Fleet) -> None:
         self.fleet = new
 
@@ -30,7 +30,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def start(self) -> None:
-        self.fleet = happened(self.fleet, Happening(what="start"))
+        self.fleet = happened(happened(self.fleet, Happening(what="cycle")), Happening(what="start"))
 
     @rule(new=workloads("new", ("spine", "leaf")))
     def submit(self, new: object) -> None:
@@ -61,4 +61,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = tries(60, steps=20)
+TestHistories.settings = tries(120, steps=30)

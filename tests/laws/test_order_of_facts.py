@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.decide import decide
 from tests.laws.effort import tries
-from tests.strategies import fleets
+from tests.strategies import contested, fleets, scattered
 from tests.virtual import Fleet, plan_of
 
 T = TypeVar("T")
 
 
 @tries(120)
-@given(fleet=fleets(), chance=st.randoms(use_true_random=False))
+@given(fleet=st.one_of(fleets(), contested(), scattered()), chance=st.randoms(use_true_random=False))
 def test_the_order_of_facts_means_nothing(fleet: Fleet, chance: Random) -> None:
     def mixed(parts: Iterable[T]) -> tuple[T, ...]:
         return tuple(chance.sample(list(parts), len(tuple(parts))))

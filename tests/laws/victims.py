@@ -99,7 +99,9 @@ class BruteForce:
                         yield victims
 
     def _free_to_ask(self, one: Workload) -> bool:
-        return one.team == self.asker.team or (self.asker.anyone and not self.names.isdisjoint(one.nodes))
+        passed = one.admitted_at is not None and one.admitted_at > self.asker.since
+        here = not self.names.isdisjoint(one.nodes)
+        return one.team == self.asker.team or (here and (self.asker.anyone or passed))
 
     def _take(self, room: dict[str, Shape], names: Sequence[str], shape: Shape) -> None:
         for name in names:

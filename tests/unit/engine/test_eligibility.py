@@ -48,9 +48,7 @@ AHEAD = gang("ahead", team="a")
 RESERVED = {
     "kept for itself": (AHEAD, True),
     "later work that never yields does not pass": (gang("x", team="b"), False),
-    "nor backfill that could not be asked to leave again": (backfill("x", team="b"), False),
-    "backfill that borrows does": (backfill("x", team="b", gpus=8), True),
-    "backfill of the same team does": (backfill("x", team="a"), True),
+    "backfill does: it leaves when asked": (backfill("x", team="b"), True),
     "not of a higher priority": (backfill("x", team="a", priority=COMMITTED + 1), False),
 }
 
@@ -71,8 +69,8 @@ def test_depth(within: str | None, want: int) -> None:
 
 
 def test_asker_is_what_the_workload_looks_for() -> None:
-    found = asker(Ledger(state(), policy(), 0.0), gang("x", nodes=3, gpus=4, within="leaf"))
-    want = Asker(name="x", team="research", priority=COMMITTED, shape=shape(4), bundles=3, depth=2)
+    found = asker(Ledger(state(), policy(), 0.0), gang("x", nodes=3, gpus=4, within="leaf", submitted_at=7.0))
+    want = Asker(name="x", team="research", priority=COMMITTED, shape=shape(4), bundles=3, depth=2, since=7.0)
     assert (found, found.gpus) == (want, 12)
 
 

@@ -136,6 +136,17 @@ def test_who_may_be_asked(
 BOTH_FULL = [lent(f"v{i}{j}", f"n{i}", gpus=1) for i in (1, 2) for j in range(8)]
 
 
+@pytest.mark.parametrize(("started_at", "want"), [(500.1, ["v"]), (500.0, None)], ids=["passed it", "was there first"])
+def test_what_started_while_a_gang_waited_leaves_for_it_also_inside_its_nominal(
+    started_at: float, want: list[str] | None
+) -> None:
+    lodger = lent("v", "n1", gpus=8, started_at=started_at)
+    ledger = Ledger(state(node("n1"), lodger), B_OWNS, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(8), since=500.0)
+    found = reclaim.find(ledger, seeks, [ledger.nodes["n1"]])
+    assert (None if found is None else [one.name for one in found.victims]) == want
+
+
 def many(count: int, *, saved_at: float = NOW) -> list[Workload]:
     """Return so many nodes' worth of 1-GPU backfill, eight a node."""
     return [lent(f"v{i:02}{j}", f"n{i}", gpus=1, saved_at=saved_at) for i in range(1, count + 1) for j in range(8)]
