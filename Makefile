@@ -10,7 +10,6 @@ SHELL := /bin/bash
 STAMP := .venv/made-from-lock
 # Jobs find `python` by the PATH of whatever started Ray.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-export PYTHONDONTWRITEBYTECODE := 1
 export RAY_USAGE_STATS_ENABLED := 0
 unexport VIRTUAL_ENV
 
@@ -22,15 +21,14 @@ env: $(STAMP) ## Make .venv from the lock file
 demo: $(STAMP) ## A gang, a service and backfill share a local fleet; under four minutes
 	fleet demo
 
-test: $(STAMP) ## Run every test, those on a real local Ray included
-	pytest -n 2 --dist loadgroup
+test: $(STAMP) ## Run every test, those on a real local Ray included; the engine must be covered
+	pytest -n 2 --dist loadgroup --cov
 
-check: $(STAMP) ## Lint, formatting, types, import directions, tests without Ray, coverage of the engine
+check: $(STAMP) ## Lint, formatting, types, import directions
 	ruff check .
 	ruff format --check .
 	mypy
 	lint-imports
-	pytest -n 2 --dist loadgroup -m "not live" --cov
 
 fix: $(STAMP) ## Put right what ruff can
 	ruff check --fix .
@@ -61,10 +59,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@awk '/^[a-z]/ { mine = /^uv==/ } mine && !/^ *#/' requirements.lock > .venv/uv.lock
 	@export PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	if pip install --quiet --require-hashes -r .venv/uv.lock && uv --version >/dev/null; then \
-		installer='uv pip'; \
+		installer='uv pip'; compile=--compile-bytecode; \
 	else \
-		installer=pip; \
+		installer=pip; compile=--compile; \
 	fi; \
-	$$installer install --quiet --require-hashes -r requirements.lock; \
+	$$installer install --quiet $$compile --require-hashes -r requirements.lock; \
 	$$installer install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

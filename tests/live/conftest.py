@@ -11,6 +11,8 @@ from tests.live import raybox
 
 # Ray reads these when it is imported, which the test modules do right after this file.
 os.environ.update(raybox.ENVIRONMENT)
+# Nothing that outlives its cluster makes this process a cluster of its own.
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
 
 NODES = tuple(raybox.NodeSpec(name=name, labels={"fleet/class": "training"}) for name in ("n1", "n2", "n3", "spare"))
 

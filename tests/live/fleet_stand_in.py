@@ -176,19 +176,40 @@ def application(name: str, *, least: int = 0, most: int = 2, **more: Any) -> dic
     }
 
 
+@ray.remote(num_cpus=0)
+class Client:
+    """Calls an application from a process of the box: the router behind a handle lives as long as its process."""
+
+    def __init__(self, app: str) -> None:
+        from ray import serve
+
+        self._handle = serve.get_app_handle(app)
+
+    def begin(self, requests: int) -> None:
+        self._answers = [self._handle.remote(600.0) for _ in range(requests)]
+
+    async def ask(self) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._handle.remote()
+        return answer
+
+
+@contextlib.contextmanager
+def client(app: str) -> Iterator[Any]:
+    """Yield a client of an application; what it has under way ends with it."""
+    one = Client.remote(app)  # type: ignore[attr-defined]
+    try:
+        yield one
+    finally:
+        ray.kill(one)
+
+
 @contextlib.contextmanager
 def load(app: str, requests: int) -> Iterator[float]:
     """Keep that many requests of an application under way; yields the moment of the first."""
-    from ray import serve
-
-    handle = serve.get_app_handle(app)
-    began = time.time()
-    answers = [handle.remote(600.0) for _ in range(requests)]
-    try:
+    with client(app) as one:
+        began = time.time()
+        ray.get(one.begin.remote(requests), timeout=PATIENCE_S)
         yield began
-    finally:
-        for answer in answers:
-            answer.cancel()
 
 
 @contextlib.contextmanager
@@ -208,10 +229,9 @@ def foreign_task(box: RayBox, node: str) -> Iterator[Callable[[], bool]]:
 
 def ask(app: str) -> dict[str, Any]:
     """Return where a replica of an application says that it runs."""
-    from ray import serve
-
-    answer: dict[str, Any] = serve.get_app_handle(app).remote().result(timeout_s=PATIENCE_S)
-    return answer
+    with client(app) as one:
+        answer: dict[str, Any] = ray.get(one.ask.remote(), timeout=PATIENCE_S)
+        return answer
 
 
 def remove_group(group_id: str) -> None:
