@@ -1,11 +1,11 @@
-# One command each: `make demo`, `make test`, `make check`, `make fix`, `make bench`, `make env`, `make lock`, `make clean`.
+# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make env`, `make lock`, `make clean`.
 # The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check fix bench lock clean
+.PHONY: help env demo test torch check fix bench lock clean
 
 STAMP := .venv/made-from-lock
 # Jobs find `python` by the PATH of whatever started Ray.
@@ -23,6 +23,10 @@ demo: $(STAMP) ## A gang, a service and backfill share a local fleet; under four
 
 test: $(STAMP) ## Run every test, those on a real local Ray included; the engine must be covered
 	pytest -n 2 --dist loadgroup --cov
+
+torch: $(STAMP) ## Install PyTorch too (5 GB), and run the test that needs it
+	uv pip install --quiet --editable '.[torch]'
+	pytest tests/live/test_worker.py -k torch
 
 check: $(STAMP) ## Lint, formatting, types, import directions
 	ruff check .

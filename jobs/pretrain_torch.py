@@ -10,7 +10,6 @@ exits 0. Needs the extra `torch`. Ranks meet over gloo on CPUs; on real GPUs pas
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -137,7 +136,7 @@ class Rank:
             states = {"model": self._model.module.state_dict(), "optimizer": self._optimizer.state_dict()}
             draft = folder / f".{STATE}"
             torch.save({**states, "step": self.step}, draft)
-            os.replace(draft, folder / STATE)
+            draft.replace(folder / STATE)
             checkpoint = Checkpoint.from_directory(folder)
             self.say(f"checkpoint step {self.step} loss {self.loss:.4f}")
         ray.train.report(

@@ -89,9 +89,11 @@ class RayJobs:
     def kill(self, job_id: str, attempt: str) -> None:
         """End every process of that attempt at once, on every host; its job server entry stays.
 
-        Ray's actors are ended first, so that none comes back: the supervisor, and what was detached from the job.
-        A process born meanwhile is caught by the next call; `processes` says whether one is needed.
+        Then Ray's actors, so that none comes back: the supervisor, and what was detached from the job; and what they
+        started meanwhile. A process born even later is caught by the next call; `processes` says whether one is
+        needed.
         """
+        processes.end(attempt)
         _kill_actor(f"_ray_internal_job_actor_{job_id}", "SUPERVISOR_ACTOR_RAY_NAMESPACE")
         for actor in list(private.live_actors()):
             if actor.attempt == attempt and actor.detached:

@@ -62,7 +62,8 @@ class Wanted:
     """What `fleet up` is asked for.
 
     `nodes` are started here, or `attach` is the address of a Ray that runs; `policy` is text that was checked, None
-    for the one that the home has already.
+    for the one that the home has already. `detached` is whether it outlives the terminal: one that does not is in the
+    caller's session, where niceness counts; Linux shares the processors between sessions first (sched(7), autogroup).
     """
 
     home: Path
@@ -71,6 +72,7 @@ class Wanted:
     nodes: tuple[LocalNode, ...] = ()
     attach: str | None = None
     serve_config: Path | None = None
+    detached: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ def up(wanted: Wanted, on_stage: Callable[[Stage], None]) -> Mapping[str, object
         attach=wanted.attach,
         serve_config=str(wanted.serve_config.resolve()) if wanted.serve_config else None,
     )
-    return _started(home, plan, on_stage)
+    return _started(home, plan, on_stage, detached=wanted.detached)
 
 
 def down(home_path: Path) -> int:
@@ -148,11 +150,11 @@ def _put_policy(home: FleetHome, text: str | None) -> None:
         raise RequestError("this home has no policy yet", where=str(home.path), fix="Name one with --policy")
 
 
-def _started(home: FleetHome, plan: Plan, on_stage: Callable[[Stage], None]) -> Mapping[str, object]:
+def _started(home: FleetHome, plan: Plan, on_stage: Callable[[Stage], None], *, detached: bool) -> Mapping[str, object]:
     reading, writing = os.pipe()
     with os.fdopen(reading, encoding="utf-8") as report:
         try:
-            supervisor = _spawn(home, plan, writing)
+            supervisor = _spawn(home, plan, writing, detached=detached)
         finally:
             os.close(writing)
         try:
@@ -166,7 +168,7 @@ def _started(home: FleetHome, plan: Plan, on_stage: Callable[[Stage], None]) -> 
             raise
 
 
-def _spawn(home: FleetHome, plan: Plan, report_fd: int) -> subprocess.Popen[str]:
+def _spawn(home: FleetHome, plan: Plan, report_fd: int, *, detached: bool) -> subprocess.Popen[str]:
     with _log(home).open("w", encoding="utf-8") as output:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "fleet_app.adapters.local_boot", "--report-fd", str(report_fd)],
@@ -176,7 +178,9 @@ def _spawn(home: FleetHome, plan: Plan, report_fd: int) -> subprocess.Popen[str]
             stdout=output,
             stderr=output,
             pass_fds=(report_fd,),
-            start_new_session=True,  # a Ctrl-C in the terminal is for `fleet up` alone
+            # Either way a Ctrl-C in the terminal is for `fleet up` alone.
+            start_new_session=detached,
+            process_group=None if detached else 0,
             text=True,
         )
     _children[plan.home_id] = supervisor

@@ -92,6 +92,7 @@ class RayNodes:
             dashboard_host=LOOPBACK,
             dashboard_port=free_ports(1)[0],
             no_monitor=True,
+            include_log_monitor=True,  # one is enough: all nodes write their logs into one folder
             _system_config=HEALTH_CHECKS,
             **self._common(),
         )
@@ -139,7 +140,6 @@ class RayNodes:
             "min_worker_port": 0,
             "max_worker_port": 0,
             "env_vars": {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id},
-            "include_log_monitor": False,  # drivers of the fleet read their logs from files
             **ports,
         }
 
@@ -152,6 +152,7 @@ class RayNodes:
             memory=node.memory_mib * 1024**2,
             labels=dict(node.labels),
             node_name=node.name,
+            include_log_monitor=False,
             # Of its own: a node that unpacks a package removes first what lies there, under the jobs of the others.
             runtime_env_dir_name=f"runtime_resources_{place}",
             # Ray would look for free names itself, and two threads would find the same.

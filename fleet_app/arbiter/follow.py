@@ -224,8 +224,7 @@ def _requeued(record: Record, facts: Facts) -> Step:
     workload = record.workload
     ran = record.job_submitted
     withdrawn = not ran and workload.phase is Phase.ADMITTED and not workload.killed
-    failed = ran and workload.phase is Phase.DRAINING and facts.status(record) == "FAILED"
-    broke = failed and not workload.killed and not _acked_since_notice(record, facts)
+    broke = ran and workload.phase is Phase.DRAINING and not workload.killed and _broke(record, facts)
     note = _note(
         record,
         facts,
@@ -258,6 +257,13 @@ def _requeued(record: Record, facts: Facts) -> Step:
         forgotten=record.forgotten,
     )
     return kept, (note,)
+
+
+def _broke(record: Record, facts: Facts) -> bool:
+    """Return whether a drained attempt saved nothing, and failed or had to be ended by Ray at its deadline."""
+    deadline_at = record.workload.deadline_at
+    overdue = deadline_at is not None and facts.now >= deadline_at
+    return not _acked_since_notice(record, facts) and (overdue or facts.status(record) == "FAILED")
 
 
 def _closed(record: Record, facts: Facts, event: Event) -> Step:

@@ -266,6 +266,8 @@ ENV_RESUME_STEP = "FLEET_RESUME_STEP"
 ENV_CHECKPOINT_DIR = "FLEET_CHECKPOINT_DIR"
 ENV_GRACE_S = "FLEET_GRACE_S"
 ENV_RAY_STOP_WAIT_S = "RAY_JOB_STOP_WAIT_TIME_S"
+RAY_KILLS_AFTER_S = 3
+"""How long after a deadline Ray itself kills: inside the 5 s within which lent capacity is back."""
 ENV_RAY_HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 
 
@@ -301,8 +303,9 @@ class JobEnvironment:
             ENV_NODES: json.dumps(self.nodes),
             ENV_CHECKPOINT_DIR: self.checkpoint_dir,
             ENV_GRACE_S: f"{self.grace_s:g}",
-            # Ray takes whole seconds only; rounded up, so that Ray never cuts the grace short.
-            ENV_RAY_STOP_WAIT_S: str(math.ceil(self.grace_s)),
+            # In whole seconds, as Ray takes them. Killing at the deadline is the arbiter's, which counts it; with the
+            # arbiter gone Ray does it a little later.
+            ENV_RAY_STOP_WAIT_S: str(math.ceil(self.grace_s) + RAY_KILLS_AFTER_S),
             # Without it a driver that holds no GPU sees all GPUs of its node.
             ENV_RAY_HIDE_GPUS: "1",
         }

@@ -18,6 +18,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fleet_app.worker.contract import ENV_ATTEMPT, JobEnvironment
 
+NICENESS = "RAY_worker_niceness"
+"""The environment variable in which an actor is told how nice to be."""
+
 JOIN_TIMEOUT_S = 30.0
 """The arbiter submits a job only when its group is ready, so a wait this long means that the group is gone."""
 
@@ -95,9 +98,10 @@ class Membership:
         """Start one actor in each bundle and return their handles; rank i sits in bundle i.
 
         `rank_class` is a Ray actor class; it is made with its rank and then `arguments`. Each actor takes the
-        whole bundle. `options` are further Ray actor options (`runtime_env` and such).
+        whole bundle, and is as nice as this process. `options` are further Ray actor options.
         """
         group = self.join()
+        runtime_env = with_niceness(options.pop("runtime_env", {}))
         gpus, cpus = self.bundle.get("GPU", 0), self.bundle.get("CPU", 0)
         return [
             rank_class.options(
@@ -105,8 +109,18 @@ class Membership:
                 num_cpus=cpus,
                 # An actor that restarts in a removed group waits for ever, and so do its callers.
                 max_restarts=0,
+                runtime_env=runtime_env,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
                 **options,
             ).remote(rank, *arguments)
             for rank in range(self.job.bundles)
         ]
+
+
+def with_niceness(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a runtime environment whose actors are as nice as this process, if it does not say how nice they are.
+
+    `nice python job.py` then means the whole job: Ray itself starts a job's actors at niceness 0.
+    """
+    niceness = {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}
+    return {**runtime_env, "env_vars": {**niceness, **runtime_env.get("env_vars", {})}}

@@ -33,7 +33,7 @@ from ray.train.v2.api.preemption import PreemptionInfo
 
 from fleet_app.worker.contract import Notice
 from fleet_app.worker.drain import DrainWatch, acknowledge, this_process
-from fleet_app.worker.gang import Membership
+from fleet_app.worker.gang import Membership, with_niceness
 
 # Typed as anything because attributes of both are replaced.
 _TRAINER: Any = data_parallel_trainer
@@ -74,7 +74,9 @@ def fleet_run_config(**more: Any) -> RunConfig:
     or a deadline ends the job, and the arbiter decides where and when the next attempt runs.
     """
     membership = Membership.from_environment()
+    worker_runtime_env = with_niceness(more.pop("worker_runtime_env", {}))
     return RunConfig(
+        worker_runtime_env=worker_runtime_env,
         name=membership.job.attempt,
         storage_path=membership.job.checkpoint_dir,
         callbacks=fleet_callbacks(),

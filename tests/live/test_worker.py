@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -184,9 +185,13 @@ def test_a_job_that_ignores_its_notice_is_still_there(backfill: Workload) -> Non
     assert backfill.acknowledged() is None
 
 
+WITHOUT_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="`make torch` installs PyTorch and runs it")
+
+
 @pytest.mark.timeout(900)  # two starts of Ray Train, half a minute each on two free cores
-def test_a_gang_trains_in_its_group_leaves_at_one_step_and_resumes_there(gang: Workload) -> None:
-    gang.start("python pretrain.py --steps 100000 --checkpoint-every 10 --print-every 1")
+@pytest.mark.parametrize("program", ["pretrain.py", pytest.param("pretrain_torch.py", marks=WITHOUT_TORCH)])
+def test_a_gang_trains_in_its_group_leaves_at_one_step_and_resumes_there(gang: Workload, program: str) -> None:
+    gang.start(f"python {program} --steps 100000 --checkpoint-every 10 --print-every 1")
     eventually(lambda: gang.acknowledged() is not None and gang.stepped(25), LIMIT_S)
     gang.notify()
     assert gang.await_end() == JobStatus.SUCCEEDED
@@ -197,11 +202,11 @@ def test_a_gang_trains_in_its_group_leaves_at_one_step_and_resumes_there(gang: W
     assert said[ack.step] < said[1] - 1
     assert max(said) == ack.step
     assert placement_group_table(gang.group)["state"] == "CREATED"
-    gang.start(f"python pretrain.py --steps {ack.step + 3} --print-every 1", ResumePoint(uri=ack.uri, step=ack.step))
+    gang.start(f"python {program} --steps {ack.step + 3} --print-every 1", ResumePoint(uri=ack.uri, step=ack.step))
     assert gang.await_end() == JobStatus.SUCCEEDED
     resumed = losses(gang.log())
     assert list(resumed) == [ack.step + 1, ack.step + 2, ack.step + 3]
-    # It goes on from what was learnt; an untrained model loses 4.5.
+    # It goes on from what was learnt; an untrained model loses 4.5 and more.
     assert abs(resumed[ack.step + 1] - said[ack.step]) < 0.5
 
 

@@ -49,6 +49,7 @@ def _fleet(home: Path, screen: Screen) -> Iterator[None]:
         policy=(ROOT / "clusters" / "demo.yaml").read_text(encoding="utf-8"),
         nodes=local.nodes_of(fleet),
         serve_config=ROOT / "serve_configs" / "chat.yaml",
+        detached=False,  # one machine plays ten: jobs run at a lower priority than the service and its clients
     )
     screen.say(f"a fleet of {len(fleet.nodes)} nodes starts; this takes about 30 s")
     local.up(wanted, lambda stage: screen.say(f"{stage.name}: {stage.done} of {stage.of}"))

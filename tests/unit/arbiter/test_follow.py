@@ -180,10 +180,27 @@ def test_a_requeued_workload_keeps_its_place_and_its_checkpoint_and_gets_a_new_a
     assert [note.kind for note in notes] == [What.ACKNOWLEDGED, What.REQUEUED]
 
 
-def test_a_broken_exit_is_counted_and_an_acknowledged_one_is_not() -> None:
-    failed = followed(record(D), facts("FAILED", left=0))[0]
-    acknowledged = followed(record(D), facts("FAILED", left=0, ack=acked()))[0]
-    assert (failed.workload.broken_drains, acknowledged.workload.broken_drains) == (1, 0)
+LATE = record(D, deadline_at=NOW)
+BROKEN = {
+    "failed before its deadline": (record(D, deadline_at=NOW + 9), facts("FAILED", left=0), 1),
+    "failed, but its work was safe": (record(D), facts("FAILED", left=0, ack=acked()), 0),
+    "left in time with nothing to save": (record(D, deadline_at=NOW + 9), facts("STOPPED", left=0), 0),
+    "was ended by Ray at its deadline": (LATE, facts("STOPPED", left=0), 1),
+    "was ended by Ray, but its work was safe": (LATE, facts("STOPPED", left=0, ack=acked()), 0),
+    "was killed by the arbiter, which counted it then": (
+        record(D, killed=True, sent=True, deadline_at=NOW),
+        facts("STOPPED", left=0),
+        0,
+    ),
+    "was killed for something else": (record(R, killed=True, sent=True), facts("FAILED", left=0), 0),
+}
+
+
+@pytest.mark.parametrize(("known", "seen", "want"), BROKEN.values(), ids=BROKEN)
+def test_a_drain_that_broke_the_contract_is_counted_once(known: Record, seen: Facts, want: int) -> None:
+    after, _ = followed(known, seen)
+    assert after.workload.phase is Q
+    assert after.workload.broken_drains == want
 
 
 CHECKPOINTS = {

@@ -75,8 +75,10 @@ def test_a_job_reads_what_the_arbiter_told_it(told: contract.JobEnvironment) -> 
     assert contract.JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
 
 
-def test_ray_never_cuts_the_grace_short() -> None:
-    assert environment(grace_s=30.5).to_env()["RAY_JOB_STOP_WAIT_TIME_S"] == "31"
+@pytest.mark.parametrize("grace_s", [0.0, 0.5, 10.0, 30.5, 120.0])
+def test_ray_kills_after_the_deadline_and_before_capacity_has_to_be_back(grace_s: float) -> None:
+    wait_s = environment(grace_s=grace_s).to_env()["RAY_JOB_STOP_WAIT_TIME_S"]
+    assert grace_s + 1 < int(wait_s) <= grace_s + 5
 
 
 def test_a_process_outside_the_fleet_was_told_nothing() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from fleet_app.worker.contract import BadEntryError, JobEnvironment
-from fleet_app.worker.gang import Membership, NotAFleetJobError, ResumePoint
+from fleet_app.worker.gang import Membership, NotAFleetJobError, ResumePoint, with_niceness
 
 
 def environment(**changes: object) -> dict[str, str]:
@@ -62,3 +63,22 @@ def test_a_process_that_the_fleet_did_not_start_is_told_what_to_do() -> None:
 def test_an_environment_that_was_tampered_with_is_refused() -> None:
     with pytest.raises(BadEntryError):
         Membership.from_environment({**environment(), "FLEET_BUNDLES": "many"})
+
+
+NICENESS = str(os.getpriority(os.PRIO_PROCESS, 0))
+RUNTIME_ENVS = {
+    "nothing said": ({}, {"env_vars": {"RAY_worker_niceness": NICENESS}}),
+    "other things said": (
+        {"pip": ["x"], "env_vars": {"A": "b"}},
+        {"pip": ["x"], "env_vars": {"A": "b", "RAY_worker_niceness": NICENESS}},
+    ),
+    "niceness said": (
+        {"env_vars": {"RAY_worker_niceness": "3"}},
+        {"env_vars": {"RAY_worker_niceness": "3"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "want"), RUNTIME_ENVS.values(), ids=RUNTIME_ENVS)
+def test_ranks_are_as_nice_as_their_driver(asked: dict[str, object], want: dict[str, object]) -> None:
+    assert with_niceness(asked) == want
