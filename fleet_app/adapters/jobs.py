@@ -11,6 +11,7 @@ its own look-out's period being 1 s; STOPPED only when the job had ended by a st
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -51,6 +52,8 @@ class RayJobs:
         self._packages_dir = packages_dir
         self._watch = processes.Watch()
         self._probes = Probes()
+        # A handle of a supervisor imports its class: better now than at somebody's deadline.
+        importlib.import_module("ray.dashboard.modules.job.job_supervisor")
 
     def close(self) -> None:
         """Close the connections to the job server."""

@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -39,6 +40,9 @@ LISTEN_WITHIN_S = 240.0
 
 PORTS = range(20_000, 32_000)
 """Below those that Linux gives out: what is chosen here is not taken by accident before Ray listens on it."""
+
+_CHOOSING = threading.Lock()
+_CHOSEN: set[int] = set()
 
 _LISTEN_PORT = "dashboard_agent_listen_port"
 _AGENT_PORTS = (_LISTEN_PORT, "metrics_agent_port", "metrics_export_port", "runtime_env_agent_port")
@@ -164,14 +168,20 @@ class RayNodes:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free now, none of them one that the kernel gives out by itself."""
+    """Return free ports of loopback, none that the kernel gives out by itself, and none that was returned before.
+
+    Whoever gets one listens there only later, so that nobody is listening does not say that it is nobody's.
+    """
     ports: list[int] = []
-    with contextlib.ExitStack() as listeners:
+    with _CHOOSING, contextlib.ExitStack() as listeners:
         while len(ports) < count:
+            port = secrets.choice(PORTS)
             listener = listeners.enter_context(socket.socket())
             with contextlib.suppress(OSError):
-                listener.bind((LOOPBACK, secrets.choice(PORTS)))
-                ports.append(int(listener.getsockname()[1]))
+                listener.bind((LOOPBACK, port))
+                if port not in _CHOSEN:
+                    _CHOSEN.add(port)
+                    ports.append(port)
     return ports
 
 

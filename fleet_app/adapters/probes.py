@@ -30,9 +30,9 @@ class Probe:
         """Return how many processes each attempt has on this host."""
         return {attempt: len(pids) for attempt, pids in self._watch.scan(attempts).items()}
 
-    def end(self, attempt: str) -> int:
-        """Kill what an attempt has on this host; return how many are left."""
-        return processes.end(attempt)
+    def end(self, attempt: str) -> None:
+        """Kill what an attempt has on this host."""
+        processes.end(attempt)
 
 
 class Probes:

@@ -22,6 +22,8 @@ PROC = Path("/proc")
 ROUNDS = 20
 """How often `end` looks again for processes that were born while it killed others."""
 
+QUIET_LOOKS = 2
+
 VARIABLE = f"{contract.ENV_ATTEMPT}=".encode()
 SUPERVISOR = b"ray::JobSupervisor"
 WATCHDOG_PAUSE = (b"sleep", b"1")
@@ -63,19 +65,22 @@ def scan(attempts: frozenset[str], proc: Path = PROC) -> dict[str, tuple[int, ..
     return {attempt: _pids_of(processes) for attempt, processes in _find(attempts, proc).items()}
 
 
-def end(attempt: str, proc: Path = PROC) -> int:
-    """SIGKILL every process of an attempt on this host; return how many were left at the last look.
+def end(attempt: str, proc: Path = PROC) -> None:
+    """SIGKILL every process of an attempt on this host.
 
-    Looks again until none is left, so that a process which keeps forking does not get away.
+    Looks again until two looks find none that it did not kill, so that what is born meanwhile does not get away. What
+    was killed is gone when the kernel is done with it: waiting for that here would only keep the processor from it.
     """
-    pids: tuple[int, ...] = ()
+    killed: set[Process] = set()
+    quiet = 0
     for _ in range(ROUNDS):
-        pids = scan(frozenset({attempt}), proc)[attempt]
-        if not pids:
-            return 0
-        for pid in pids:
-            _kill(pid, attempt, proc)
-    return len(pids)
+        born = _find(frozenset({attempt}), proc)[attempt] - killed
+        quiet = 0 if born else quiet + 1
+        if quiet == QUIET_LOOKS:
+            return
+        for process in born:
+            _kill(process.pid, attempt, proc)
+        killed |= born
 
 
 def attempt_of(pid: int, proc: Path = PROC) -> str | None:

@@ -27,6 +27,9 @@ from fleet_app.engine.plan import Hold
 from fleet_app.worker import contract
 
 CREATE_TIMEOUT_S = 1.0
+SETTLE_S = 0.25
+"""How long to wait for the room of a group that was just removed: Ray shows it after 0.1 s, a cycle later is later."""
+
 KILL_AGAIN_S = 1.0
 PUBLISH_AGAIN_S = 2.0
 STRAY_S = 10.0
@@ -51,9 +54,8 @@ class Act:
         kept = None if holds is None else tuple(holds)
         for record in self._book.live():
             self._end(record, facts)
-        for gone in groups.unwanted(self._book, facts, kept):
-            self._remove(gone)
-        for new in groups.wanted(self._book, facts, kept):
+        removed = [gone.group for gone in groups.unwanted(self._book, facts, kept) if self._remove(gone)]
+        for new in groups.wanted(self._book, facts, kept, removed):
             self._make(new)
         for record in self._book.live():
             self._launch(record, facts)
@@ -98,18 +100,18 @@ class Act:
 
     # Groups.
 
-    def _remove(self, gone: Unwanted) -> None:
+    def _remove(self, gone: Unwanted) -> bool:
         group_id = gone.group.group_id
         key = f"remove {gone.group.name}"
         if gone.claim:
             claimed = self._tries.call(self._book, key, partial(self._ports.board.claim, group_id))
             if not claimed:
-                return
-        self._call(key, partial(self._ports.cluster.remove_group, group_id))
+                return False
+        return self._call(key, partial(self._ports.cluster.remove_group, group_id))
 
     def _make(self, new: Wanted) -> None:
         group_id = self._tries.call(self._book, f"create {new.name}", partial(self._create, new))
-        if group_id is None:
+        if not group_id:
             return
         now = self._ports.clock.now()
         match new.owner:
@@ -126,7 +128,11 @@ class Act:
                 pass
 
     def _create(self, new: Wanted) -> str:
-        group_id = self._ports.cluster.create_group(new.name, new.bundles, CREATE_TIMEOUT_S)
+        """Return the id of the group; empty when the room that was freed for it does not show yet."""
+        timeout_s = SETTLE_S if new.settles else CREATE_TIMEOUT_S
+        group_id = self._ports.cluster.create_group(new.name, new.bundles, timeout_s)
+        if group_id is None and new.settles:
+            return ""
         if group_id is None:
             raise FaultError("the group was not ready in time", where=new.name, fix="It is tried again")
         return group_id

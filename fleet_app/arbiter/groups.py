@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
@@ -30,11 +30,15 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A group that should be made: bundle i on the Ray node `bundles[i][0]`. A hold has no owner."""
+    """A group that should be made: bundle i on the Ray node `bundles[i][0]`. A hold has no owner.
+
+    `settles` says that part of its room was freed just now, and may not show yet.
+    """
 
     name: str
     bundles: tuple[tuple[str, Shape], ...]
     owner: Record | GrantRecord | None = None
+    settles: bool = False
 
 
 def unwanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Unwanted]:
@@ -57,15 +61,20 @@ def unwanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Unw
     return found
 
 
-def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Wanted]:
-    """Return the groups to make now: those whose room is free in Ray's own view, and that all fit together."""
-    room = rooms(facts)
+def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None, removed: Iterable[GroupView] = ()) -> list[Wanted]:
+    """Return the groups to make now: those whose room is free in Ray's own view, and that all fit together.
+
+    What groups that were `removed` since the facts stood on is about to be free.
+    """
+    shown, room = rooms(facts), rooms(facts, removed)
     found: list[Wanted] = []
     for one in (*_promised(book, facts), *_admitted(book, facts), *_missing_holds(book, facts, holds)):
         if all(shape.fits(room.get(node_id, NOTHING)) for node_id, shape in one.bundles):
+            settles = not all(shape.fits(shown.get(node_id, NOTHING)) for node_id, shape in one.bundles)
             for node_id, shape in one.bundles:
                 room[node_id] -= shape
-            found.append(one)
+                shown[node_id] -= shape
+            found.append(replace(one, settles=settles))
     return found
 
 

@@ -153,14 +153,17 @@ def _node(name: str, node: NodeView, policy: Policy, foreign: Shape, owners: tup
     )
 
 
-def rooms(facts: Facts) -> dict[str, Shape]:
+def rooms(facts: Facts, removed: Iterable[GroupView] = ()) -> dict[str, Shape]:
     """Return by node id the room for a new group: what Ray shows as free, and no group stands on.
 
     Both must say so: what Ray shows lags behind groups that were just made, and behind ones that were just removed.
+    Groups that were `removed` since the facts count as gone in both: their room shows in a moment.
     """
-    taken = _standing(facts.groups.values())
+    gone = {group.group_id for group in removed}
+    taken = _standing(group for group in facts.groups.values() if group.group_id not in gone)
+    coming = _standing(group for group in facts.groups.values() if group.group_id in gone)
     return {
-        node.node_id: _less(node.available, node.total - taken[node.node_id])
+        node.node_id: _less(node.available + coming[node.node_id], node.total - taken[node.node_id])
         for node in facts.nodes.values()
         if node.alive
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from fleet_app.adapters import processes
 
 LLM = frozenset({"llm"})
+GONE_S = 20.0
 WATCHDOG = "while kill -s 0 40; do sleep 1; done; kill -9 -41"
 
 
@@ -115,8 +118,31 @@ def test_all_real_processes_of_an_attempt_are_found_and_ended(stubborn: subproce
     child = int(stubborn.stdout.readline())
     attempt = f"stubborn-{os.getpid()}"
     assert processes.scan(frozenset({attempt})) == {attempt: tuple(sorted((stubborn.pid, child)))}
-    assert processes.end(attempt) == 0
-    assert processes.scan(frozenset({attempt})) == {attempt: ()}
+    processes.end(attempt)
+    assert stubborn.wait(GONE_S) == -signal.SIGKILL
+    await_none(attempt)
+
+
+def test_children_that_are_born_meanwhile_do_not_get_away() -> None:
+    code = (
+        "import os, subprocess, sys, time; print(flush=True)\n"
+        "for _ in range(200): subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL); time.sleep(0.005)"
+    )
+    attempt = f"forking-{os.getpid()}"
+    environment = {**os.environ, "FLEET_ATTEMPT": attempt}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as forking:
+        assert forking.stdout is not None
+        forking.stdout.readline()
+        processes.end(attempt)
+        assert forking.wait(GONE_S) == -signal.SIGKILL
+    await_none(attempt)
+
+
+def await_none(attempt: str) -> None:
+    deadline = time.monotonic() + GONE_S
+    while processes.scan(frozenset({attempt}))[attempt]:
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.01)
 
 
 def test_this_process_belongs_to_no_attempt() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, fleet_nodes
+from fleet_app.arbiter.groups import wanted
 from fleet_app.arbiter.observe import SETTLE_S, fleet_state, foreign_on, nodes_seen, remembered, rooms, sighted
 from fleet_app.arbiter.ports import BundleView, ClusterView, Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord, Job, Record
@@ -120,6 +121,26 @@ ROOMS = {
 @pytest.mark.parametrize(("seen", "groups", "want"), ROOMS.values(), ids=ROOMS)
 def test_room_for_a_new_group(seen: NodeView, groups: tuple[GroupView, ...], want: int) -> None:
     assert rooms(facts(0.0, seen, *groups))["id1"].gpus == want
+
+
+REMOVED = {
+    "nothing was removed": (7, [], [], []),
+    "what was removed is about to be free": (7, ["a"], ["x"], ["x"]),
+    "what was removed is not enough": (7, ["b"], [], []),
+    "what was free already needs no waiting": (3, ["a"], ["x"], []),
+}
+
+
+@pytest.mark.parametrize(("used", "gone", "makes", "settles"), REMOVED.values(), ids=REMOVED)
+def test_a_group_is_made_where_another_was_removed_just_now(
+    used: int, gone: list[str], makes: list[str], settles: list[str]
+) -> None:
+    standing = {"a": group("fleet/w/a", used - 1, "a"), "b": group("fleet/w/b", 1, "b")}
+    promised = GrantRecord(name="x", service="chat", node="n1", shape=Shape(gpus=4), made_at=0.0)
+    seen = facts(0.0, view(used=used), *standing.values())
+    found = wanted(Book(grants={"x": promised}), seen, None, [standing[name] for name in gone])
+    assert [one.owner.name for one in found if one.owner is not None] == makes
+    assert [one.owner.name for one in found if one.owner is not None and one.settles] == settles
 
 
 NAMES = {
