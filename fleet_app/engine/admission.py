@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleet_app.engine import placement, reclaim, refusal
-from fleet_app.engine.eligibility import asker, depth, eligible, unreserved
+from fleet_app.engine.eligibility import asker, depth, eligible, is_open, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -74,8 +75,7 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
 def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
     if ledger.available(workload.team) < workload.gpus:
         return None
-    fitting = [node for node in nodes if workload.shape.fits(ledger.free[node.name])]
-    fitting = unreserved(ledger, workload, fitting)
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, nodes).now())
 
     def tightness(node: Node) -> tuple[int, ...]:
         return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
@@ -85,11 +85,10 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
     """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
-    reach = unreserved(ledger, workload, nodes)
-    found = reclaim.find(ledger, asker(ledger, workload), reach)
+    found = reclaim.find(ledger, asker(ledger, workload), nodes, is_open(ledger, workload))
     if found is None:
         yield refusal.no_room(ledger, workload, nodes, rooms)
-        _reserve(ledger, workload, reach)
+        _reserve(ledger, workload, unreserved(ledger, workload, nodes))
         _book(ledger, workload)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
@@ -112,35 +111,49 @@ def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
 
     Of equally near ones those with the least idle now, which others could use meanwhile.
     """
-    room = {node.name: reclaim.most_room(ledger, asker(ledger, workload), node) for node in nodes}
-    options = []
+    seeks = asker(ledger, workload)
+    levels = depth(ledger, workload)
+    room = {node.name: reclaim.most_room(ledger, seeks, node) for node in _able(ledger, workload, nodes)}
+    options = [
+        (
+            -sum(workload.shape.fits(room[node.name]) for node in domain),
+            key,
+            kind[0].accelerator,
+            kind[0].driver,
+            domain,
+        )
+        for kind in placement.uniform([ledger.nodes[name] for name in room])
+        for key, domain in placement.domains(kind, levels).items()
+        if len(domain) >= workload.bundles
+    ]
+    if not options:
+        return
 
-    def rank(node: Node) -> tuple[bool, int, int]:
-        return (not workload.shape.fits(room[node.name]), -room[node.name].gpus, ledger.free[node.name].gpus)
+    def nearness(node: Node) -> tuple[bool, int, int, tuple[str, ...], str]:
+        fits = workload.shape.fits(room[node.name])
+        return (not fits, -room[node.name].gpus, ledger.free[node.name].gpus, node.domains, node.name)
 
-    for kind in placement.uniform(_able(workload, nodes)):
-        for key, domain in placement.domains(kind, depth(ledger, workload)).items():
-            if len(domain) >= workload.bundles:
-                nearest = sorted(domain, key=lambda node: (*rank(node), node.domains, node.name))
-                fitting = sum(workload.shape.fits(room[node.name]) for node in domain)
-                options.append((-fitting, key, kind[0].accelerator, kind[0].driver, nearest))
-    if options:
-        for node in min(options, key=lambda option: option[:4])[4][: workload.bundles]:
-            ledger.reserved[node.name] = workload
+    chosen = min(options, key=lambda option: option[:4])[4]
+    for node in sorted(chosen, key=nearness)[: workload.bundles]:
+        ledger.reserved[node.name] = workload
 
 
 def _book(ledger: Ledger, workload: Workload) -> None:
     """Keep what comes free of the team's nominal for the workload, if it could then be placed (O4)."""
     if ledger.class_of(workload).yields:
         return
-    able = _able(workload, eligible(ledger, workload))
-    if placement.most(able, depth(ledger, workload)) >= workload.bundles:
+    nodes = eligible(ledger, workload)
+    levels = depth(ledger, workload)
+    question = (workload.shape, levels, id(nodes))
+    if question not in ledger.most_ever:
+        ledger.most_ever[question] = placement.most(_able(ledger, workload, nodes), levels)
+    if ledger.most_ever[question] >= workload.bundles:
         ledger.booked[workload.team].append(workload)
 
 
-def _able(workload: Workload, nodes: Sequence[Node]) -> list[Node]:
+def _able(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
-    return [node for node in nodes if workload.shape.fits(node.capacity - node.foreign)]
+    return [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]
 
 
 def _where(ledger: Ledger, chosen: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ Knows nodes, priority classes and reservations. Does not know room or quota sums
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.trial import Asker
@@ -34,15 +34,29 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     return ledger.eligible[key]
 
 
+def serving_nodes(ledger: Ledger) -> list[Node]:
+    """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1)."""
+    if NodeClass.SERVING not in ledger.eligible:
+        ledger.eligible[NodeClass.SERVING] = [
+            node for node in ledger.placeable() if node.node_class is NodeClass.SERVING
+        ]
+    return ledger.eligible[NodeClass.SERVING]
+
+
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that are kept for nobody else ahead of it; what yields to who is ahead may pass (O4, R2)."""
-    yields = ledger.class_of(workload).yields
+    """Return the nodes that are open to a workload."""
+    return list(filter(is_open(ledger, workload), nodes)) if ledger.reserved else list(nodes)
 
-    def is_open(node: Node) -> bool:
-        ahead = ledger.reserved.get(node.name)
-        return ahead is None or (yields and workload.priority < ahead.priority)
 
-    return [node for node in nodes if is_open(node)]
+def is_open(ledger: Ledger, workload: Workload) -> Callable[[Node], bool]:
+    """Return whether a node is kept for nobody ahead of the workload; what yields to who is ahead may pass (O4, R2)."""
+    reserved, priority, yields = ledger.reserved, workload.priority, ledger.class_of(workload).yields
+
+    def holds(node: Node) -> bool:
+        ahead = reserved.get(node.name)
+        return ahead is None or (yields and priority < ahead.priority)
+
+    return holds
 
 
 def asker(ledger: Ledger, workload: Workload) -> Asker:

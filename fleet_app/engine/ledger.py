@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.ordering import class_of
@@ -18,11 +19,23 @@ from fleet_app.engine.values import NOTHING, Node, Shape
 from fleet_app.engine.workload import Workload
 
 
+class Least(NamedTuple):
+    """The lowest priority among lodgers of a node, and the least GPU-seconds lost: of any, and for each GPU.
+
+    The loss of a lodger of several nodes is shared out among them, so that a sum over nodes is never too much.
+    """
+
+    priority: int
+    lost: float
+    lost_per_gpu: float
+
+
 class Ledger:
     """Room and quota as the decision so far leaves them.
 
     `free` is room that is empty now; `coming` is room of workloads that are leaving. A claim takes from both:
-    what it takes of `free` is held for the claimer until the rest has come.
+    what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
+    all work of the fleet had ended.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -33,6 +46,7 @@ class Ledger:
         self.tree = QuotaTree.build(policy.quotas)
         self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
+        self.empty = dict(self.free)
         self.coming: dict[str, Shape] = {}
         self.lodgers: dict[str, list[Workload]] = defaultdict(list)
         self.replicas: dict[str, int] = defaultdict(int)
@@ -44,14 +58,15 @@ class Ledger:
         self.holds: list[Hold] = []
         self.eligible: dict[object, list[Node]] = {}
         self.most_ever: dict[object, int] = {}
+        self.changed: list[str] = []
+        """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
+        self.indexes: dict[object, object] = {}
+        self.cheapest_on: dict[object, tuple[Workload, ...] | None] = {}
         self._classes: dict[tuple[int, str], PriorityClass] = {}
-        for workload in self.workloads.values():
-            if workload.holding:
-                self._enter(workload)
-        for service in sorted(state.services, key=lambda s: s.name):
-            for grant in service.grants:
-                self.give(service.team, (grant.node,), service.shape, firm=True)
-                self.replicas[grant.node] += 1
+        self._lost_gpu_s: dict[str, float] = {}
+        self._least_lost: dict[str, Least] = {}
+        self._borrowed: dict[str, int] = {}
+        self._enter_all(state)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
@@ -65,8 +80,7 @@ class Ledger:
         gpus = 0
         for node in nodes:
             gpus += shape.gpus
-            if node in self.free:
-                self.free[node] -= shape
+            self._seat(node, shape)
         self._charge(team, gpus, firm=firm)
 
     def claim(self, claimer: str, team: str, nodes: Sequence[str], shape: Shape) -> None:
@@ -75,27 +89,31 @@ class Ledger:
         Its quota is taken from what will be used: until it starts, others may use what will be left.
         """
         for node in nodes:
+            self.changed.append(node)
             held = _smaller(self.free[node], shape)
             self.free[node] -= held
             self.coming[node] = self.coming.get(node, NOTHING) - (shape - held)
             if not held.is_nothing():
                 self.holds.append(Hold(node=node, beneficiary=claimer, shape=held))
-        quota.charge(self.tree, self.used_soon, team, shape.gpus * len(nodes))
+        self._charge_soon(team, shape.gpus * len(nodes))
         self.firm[team] += shape.gpus * len(nodes)
 
     def release_soon(self, leaver: Workload) -> None:
         """Count a workload that was just asked to leave among what is coming free."""
         for node in leaver.nodes:
+            self.changed.append(node)
             self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
             self.lodgers[node] = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
-        quota.charge(self.tree, self.used_soon, leaver.team, -leaver.shape.gpus * len(leaver.nodes))
+            self._least_lost.pop(node, None)
+        self._charge_soon(leaver.team, -leaver.shape.gpus * len(leaver.nodes))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
+        self.changed.append(node)
         self.coming[node] = self.coming.get(node, NOTHING) + shape
         self.replicas[node] -= 1
         self.firm[team] -= shape.gpus
-        quota.charge(self.tree, self.used_soon, team, -shape.gpus)
+        self._charge_soon(team, -shape.gpus)
 
     def soon(self, node: str) -> Shape:
         """Return the room on a node once everything that is leaving has left."""
@@ -123,34 +141,85 @@ class Ledger:
         """Return what is left of the team's nominal behind those that wait for it already."""
         return self.firm_left(team) - sum(workload.gpus for workload in self.booked.get(team, ()))
 
+    def least_lost(self, node: str) -> Least:
+        """Return what no set of lodgers on a node costs less than."""
+        least = self._least_lost.get(node)
+        if least is None:
+            shares = [(self.lost_gpu_s(one) / len(one.nodes), one.shape.gpus) for one in self.lodgers[node]]
+            least = self._least_lost[node] = Least(
+                priority=min([one.priority for one in self.lodgers[node]], default=0),
+                lost=min([lost for lost, _ in shares], default=0.0),
+                lost_per_gpu=min([lost / gpus for lost, gpus in shares if gpus], default=0.0),
+            )
+        return least
+
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
-        return quota.above_nominal(self.tree, self.used_soon, team)
+        borrowed = self._borrowed.get(team)
+        if borrowed is None:
+            borrowed = self._borrowed[team] = quota.above_nominal(self.tree, self.used_soon, team)
+        return borrowed
 
     def lost_gpu_s(self, victim: Workload) -> float:
         """Return the GPU-seconds that a drain now would cost: unsaved work and a restart, on every GPU it has."""
-        since = victim.saved_at if victim.saved_at is not None else victim.started_at
-        unsaved = 0.0 if since is None else max(0.0, self.now - since)
-        return victim.gpus * (unsaved + self.policy.drain.restart_cost_s)
+        lost = self._lost_gpu_s.get(victim.name)
+        if lost is None:
+            since = victim.saved_at if victim.saved_at is not None else victim.started_at
+            unsaved = 0.0 if since is None else max(0.0, self.now - since)
+            lost = self._lost_gpu_s[victim.name] = victim.gpus * (unsaved + self.policy.drain.restart_cost_s)
+        return lost
 
     def placeable(self) -> list[Node]:
         """Return the nodes that may take new work, in the order of the fabric."""
         return [node for node in self.nodes.values() if node.placeable]
 
-    def _enter(self, workload: Workload) -> None:
-        yields = self.class_of(workload).yields
-        self.give(workload.team, workload.nodes, workload.shape, firm=not yields)
-        for node in workload.nodes:
-            if yields and not workload.leaving:
+    def _enter_all(self, state: FleetState) -> None:
+        """Seat and charge what workloads and services have.
+
+        All that a team has is charged at once: what is charged upwards depends on the sum alone (Q1).
+        """
+        taken: dict[str, int] = defaultdict(int)
+        for workload in self.workloads.values():
+            if workload.holding:
+                self._enter(workload, taken)
+        for service in state.services:
+            for grant in service.grants:
+                self._seat(grant.node, service.shape)
+                self.replicas[grant.node] += 1
+            taken[service.team] += service.shape.gpus * len(service.grants)
+            self.firm[service.team] += service.shape.gpus * len(service.grants)
+        for team in sorted(taken):
+            quota.charge(self.tree, self.used, team, taken[team])
+        self.used_soon = dict(self.used)
+        for workload in self.workloads.values():
+            if workload.leaving:
+                self.release_soon(workload)
+
+    def _enter(self, workload: Workload, taken: dict[str, int]) -> None:
+        nodes, shape = workload.nodes, workload.shape
+        for node in nodes:
+            self._seat(node, shape)
+        taken[workload.team] += shape.gpus * len(nodes)
+        if not self.class_of(workload).yields:
+            self.firm[workload.team] += shape.gpus * len(nodes)
+        elif not workload.leaving:
+            for node in nodes:
                 self.lodgers[node].append(workload)
-        if workload.leaving:
-            self.release_soon(workload)
+
+    def _seat(self, node: str, shape: Shape) -> None:
+        if node in self.free:
+            self.changed.append(node)
+            self.free[node] -= shape
 
     def _charge(self, team: str, gpus: int, *, firm: bool) -> None:
         quota.charge(self.tree, self.used, team, gpus)
-        quota.charge(self.tree, self.used_soon, team, gpus)
+        self._charge_soon(team, gpus)
         if firm:
             self.firm[team] += gpus
+
+    def _charge_soon(self, team: str, gpus: int) -> None:
+        quota.charge(self.tree, self.used_soon, team, gpus)
+        self._borrowed.clear()
 
 
 def _smaller(room: Shape, shape: Shape) -> Shape:

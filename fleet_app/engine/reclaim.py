@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from fleet_app.engine import placement
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain
+from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Workload
@@ -33,13 +35,18 @@ class Eviction:
     victims: Victims
 
 
-def find(ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> Eviction | None:
+def find(
+    ledger: Ledger, asker: Asker, nodes: Sequence[Node], is_open: Callable[[Node], bool] = lambda _: True
+) -> Eviction | None:
     """Return the cheapest victims that make all bundles fit in one domain, or None when nothing would help.
 
-    Nobody leaves when what is coming free anyway is enough.
+    Only nodes that are open to the asker count. Nobody leaves when what is coming free anyway is enough.
     """
+    rooms = rooms_of(ledger, asker.shape, nodes)
+    single = _single(ledger, asker, rooms, is_open) if asker.bundles == 1 else None
+    nodes = [node for node in (rooms.ever() if single is None else _nodes_of(ledger, single)) if is_open(node)]
     trial = Trial(ledger, asker, nodes)
-    victims = () if trial.enough() else _victims(ledger, asker, trial, nodes)
+    victims = single or (() if trial.enough() else _victims(ledger, asker, trial, rooms))
     if victims is None:
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
@@ -59,21 +66,38 @@ def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: 
         yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=ledger.now + grace_s, why=why)
 
 
-def cost(ledger: Ledger, victims: Iterable[Workload]) -> Cost:
+def cost(ledger: Ledger, victims: Sequence[Workload]) -> Cost:
     """Return what a set of victims costs; the lowest is taken (R3).
 
     Lowest priority first, then the fewest GPU-seconds lost, then the share furthest above nominal, then the fewest
     GPUs, the youngest, the name.
     """
-    chosen = sorted(victims, key=lambda victim: victim.name)
+    if len(victims) == 1:
+        return _price(ledger, victims[0])
+    chosen = sorted(victims, key=_name)
     return (
         max((victim.priority for victim in chosen), default=-1),
-        sum(ledger.lost_gpu_s(victim) for victim in chosen),
-        -sum(ledger.borrowed(team) for team in sorted({victim.team for victim in chosen})),
-        sum(victim.gpus for victim in chosen),
+        sum([ledger.lost_gpu_s(victim) for victim in chosen]),
+        -sum([ledger.borrowed(team) for team in sorted({victim.team for victim in chosen})]),
+        sum([victim.gpus for victim in chosen]),
         -max((victim.admitted_at or 0.0 for victim in chosen), default=0.0),
-        tuple(victim.name for victim in chosen),
+        tuple([victim.name for victim in chosen]),
     )
+
+
+def _price(ledger: Ledger, victim: Workload) -> Cost:
+    return (
+        victim.priority,
+        ledger.lost_gpu_s(victim),
+        -ledger.borrowed(victim.team),
+        victim.gpus,
+        -(victim.admitted_at or 0.0),
+        (victim.name,),
+    )
+
+
+def _name(victim: Workload) -> str:
+    return victim.name
 
 
 def candidates(ledger: Ledger, asker: Asker, lodgers: Iterable[Workload]) -> list[Workload]:
@@ -103,20 +127,25 @@ def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Tes
         return None
     best: tuple[Cost, Victims] | None = None
 
-    def search(chosen: Victims, rest: Sequence[Workload]) -> None:
+    def search(chosen: Victims, least: tuple[int, float], rest: Sequence[Workload]) -> None:
         nonlocal best
-        price = cost(ledger, chosen)
-        if not may_go(chosen) or (best is not None and price[:2] > best[0][:2]):
+        if (best is not None and least > _and_a_rounding(best[0])) or not may_go(chosen):
             return
         if enough(chosen):
             needed = pruned(ledger, chosen, enough)
             best = min(filter(None, (best, (cost(ledger, needed), needed))), key=lambda known: known[0])
             return
         for place, victim in enumerate(rest):
-            search((*chosen, victim), rest[place + 1 :])
+            more = (max(least[0], victim.priority), least[1] + ledger.lost_gpu_s(victim))
+            search((*chosen, victim), more, rest[place + 1 :])
 
-    search((), sorted(able, key=lambda one: cost(ledger, (one,))))
-    return None if best is None else tuple(sorted(best[1], key=lambda one: one.name))
+    search((), (-1, 0.0), sorted(able, key=lambda one: _price(ledger, one)))
+    return None if best is None else tuple(sorted(best[1], key=_name))
+
+
+def _and_a_rounding(price: Cost) -> tuple[int, float]:
+    """Return priority and loss of a set, and what the order of a sum can make of it."""
+    return (price[0], price[1] + 1e-9 * (1.0 + abs(price[1])))
 
 
 def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims:
@@ -129,52 +158,118 @@ def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims
     return chosen
 
 
-def _victims(ledger: Ledger, asker: Asker, trial: Trial, nodes: Sequence[Node]) -> Victims | None:
-    able = _able(ledger, asker, trial)
+def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node], bool]) -> Victims | None:
+    """Return the cheapest victims on any one node; None when nobody need leave there, or it is not as simple.
+
+    The nodes are taken in the order of the least that anybody there could cost, until that is dearer than the best.
+    """
+    best: tuple[Cost, Victims] | None = None
+    for least, node in rooms.cheapest():
+        if best is not None and least > _and_a_rounding(best[0]):
+            break
+        if len(node.domains) < asker.depth or not is_open(node):
+            continue
+        if least == NOBODY:
+            return None
+        victims = _on_node(ledger, asker, node)
+        if victims is not None:
+            found = (cost(ledger, victims), victims)
+            best = found if best is None or found[0] < best[0] else best
+    if best is None:
+        return None
+    trial = Trial(ledger, asker, [node for node in _nodes_of(ledger, best[1]) if is_open(node)])
+    return best[1] if trial.may_go(best[1]) and trial.enough_without(best[1]) else None
+
+
+def _nodes_of(ledger: Ledger, victims: Victims) -> list[Node]:
+    names = {name for victim in victims for name in victim.nodes}
+    return [ledger.nodes[name] for name in sorted(names) if name in ledger.nodes]
+
+
+def _victims(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
+    able = list(islice(_able(ledger, asker, trial), EXACT_UP_TO + 1))
     if len(able) <= EXACT_UP_TO:
         return cheapest(ledger, able, trial.enough_without, trial.may_go)
-    return _node_by_node(ledger, asker, trial, nodes)
+    return _node_by_node(ledger, asker, trial, rooms)
 
 
-def _able(ledger: Ledger, asker: Asker, trial: Trial) -> list[Workload]:
-    """Return who may be asked to leave: on the nodes, and for the books' sake anywhere in the cohort (R5)."""
-    here = candidates(ledger, asker, ledger.lodging(trial.room))
+def _able(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
+    """Yield who may be asked to leave: on the nodes, and for the books' sake anywhere in the cohort (R5)."""
+    met: set[str] = set()
+    for name in trial.room:
+        here = [one for one in ledger.lodgers.get(name, ()) if one.name not in met]
+        met.update(map(_name, here))
+        yield from candidates(ledger, asker, here)
     if trial.books_allow():
-        return here
-    known = {one.name for one in here}
-    elsewhere = [one for one in ledger.lodging(ledger.nodes) if one.name not in known]
-    return here + [one for one in elsewhere if one.priority < asker.priority and trial.may_go((one,))]
+        return
+    for one in ledger.lodging(ledger.nodes):
+        if one.name not in met and one.priority < asker.priority and trial.may_go((one,)):
+            yield one
 
 
-def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, nodes: Sequence[Node]) -> Victims | None:
-    """Return victims for the cheapest nodes of the cheapest domain, and for the books; not always the optimum."""
-    needed = {node.name: _on_node(ledger, asker, node) for node in nodes}
-    reachable = [node for node in nodes if needed[node.name] is not None]
-    options: list[tuple[Cost, Victims]] = []
-    for kind in placement.uniform(reachable):
-        for domain in placement.domains(kind, asker.depth).values():
-            victims = _in_domain(ledger, asker, domain, {node.name: needed[node.name] or () for node in domain})
-            if victims is not None:
-                options.append((cost(ledger, victims), victims))
-    if not options:
+def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
+    """Return victims for the cheapest nodes of the cheapest domain, and for the books; not always the optimum.
+
+    The domains are taken in the order of the least that they could cost, until that is dearer than the best.
+    """
+    best: tuple[Cost, Victims] | None = None
+    for least, domain in _by_least_cost(asker, rooms, list(trial.nodes.values())):
+        if best is not None and least > _and_a_rounding(best[0]):
+            break
+        needed = {node.name: victims for node in domain if (victims := _on_node(ledger, asker, node)) is not None}
+        victims = _in_domain(ledger, asker, [node for node in domain if node.name in needed], needed)
+        if victims is not None:
+            found = (cost(ledger, victims), victims)
+            best = found if best is None or found[0] < best[0] else best
+    if best is None:
         return None
-    trial.leave(min(options, key=lambda option: option[0])[1])
+    trial.leave(best[1])
     _for_the_books(ledger, asker, trial)
     return _needed(ledger, trial) if trial.enough() else None
 
 
+def _by_least_cost(asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> list[tuple[Least, list[Node]]]:
+    """Return the domains that have enough nodes, with the least priority and loss that they could cost."""
+    found: list[tuple[Least, list[Node]]] = []
+    for kind in placement.uniform(nodes):
+        for domain in placement.domains(kind, asker.depth).values():
+            if len(domain) >= asker.bundles:
+                each = [rooms.least(node) for node in domain]
+                priority = sorted([least[0] for least in each])[asker.bundles - 1]
+                lost = sum(sorted([least[1] for least in each])[: asker.bundles])
+                found.append(((priority, lost), domain))
+    return sorted(found, key=lambda known: known[0])
+
+
 def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
-    """Return the cheapest victims that make one bundle fit on the node; None when nothing would."""
+    """Return the cheapest victims that make one bundle fit on the node; None when nothing would.
+
+    The answer to the same question is remembered: many ask for the same room of the same node in one decision.
+    """
     room = ledger.soon(node.name)
     if asker.shape.fits(room):
         return ()
     able = candidates(ledger, asker, ledger.lodgers.get(node.name, ()))
+    if not able:
+        return None
+    borrowed = tuple([ledger.borrowed(one.team) for one in able])
+    question = (node.name, asker.shape, room, tuple(map(_name, able)), borrowed)
+    known = ledger.cheapest_on
+    if question not in known:
+        known[question] = _fewest(ledger, asker.shape, room, able)
+    return known[question]
+
+
+def _fewest(ledger: Ledger, shape: Shape, room: Shape, able: Sequence[Workload]) -> Victims | None:
+    """Return the cheapest of those that are able to leave with whom the shape fits into the room."""
 
     def enough(gone: Victims) -> bool:
-        return asker.shape.fits(sum((victim.shape for victim in gone), room))
+        return shape.fits(sum([victim.shape for victim in gone], room))
 
     if not enough(tuple(able)):
         return None
+    if len(able) == 1 or not any(enough(tuple([one for one in able if one is not spared])) for spared in able):
+        return tuple(sorted(able, key=_name))  # nobody can be spared
     if len(able) > EXACT_UP_TO:
         return pruned(ledger, able, enough)
     return cheapest(ledger, able, enough, lambda _: True)

@@ -11,6 +11,7 @@ from fleet_app.engine import placement, quota, reclaim
 from fleet_app.engine.eligibility import asker, depth, distrusted, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
+from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -41,7 +42,7 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
 
 def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Wait:
     """Return the wait of what fits nowhere: kept for others, short of what is lent out, or short of nodes."""
-    fitting = [node for node in nodes if workload.shape.fits(ledger.free[node.name])]
+    fitting = rooms_of(ledger, workload.shape, nodes).now()
     levels = depth(ledger, workload)
     open_to_it = placement.most(unreserved(ledger, workload, fitting), levels)
     if open_to_it >= workload.bundles:
@@ -61,17 +62,20 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
     yields = ledger.class_of(workload).yields
-    key = (yields, workload.shape, workload.accelerator, depth(ledger, workload))
-    if key not in ledger.most_ever:
-        able = [
-            node
-            for node in ledger.nodes.values()
-            if workload.shape.fits(node.capacity)
-            and (yields or node.node_class is NodeClass.TRAINING)
-            and (workload.accelerator is None or node.accelerator == workload.accelerator)
-        ]
-        ledger.most_ever[key] = placement.most(able, depth(ledger, workload))
-    return ledger.most_ever[key]
+    levels = depth(ledger, workload)
+    key = (yields, workload.shape, workload.accelerator)
+    if (key, levels) not in ledger.most_ever:
+        able = ledger.eligible.get(key)
+        if able is None:
+            able = ledger.eligible[key] = [
+                node
+                for node in ledger.nodes.values()
+                if workload.shape.fits(node.capacity)
+                and (yields or node.node_class is NodeClass.TRAINING)
+                and (workload.accelerator is None or node.accelerator == workload.accelerator)
+            ]
+        ledger.most_ever[key, levels] = placement.most(able, levels)
+    return ledger.most_ever[key, levels]
 
 
 def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node]) -> DomainRoom:

@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fleet_app.engine import reclaim
+from fleet_app.engine.eligibility import serving_nodes
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
+from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker
-from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Grant, Service
 
 HEADROOM = "immediate headroom"
@@ -78,8 +80,7 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     if refused is not None:
         yield refused
         return
-    nodes = [node for node in ledger.placeable() if node.node_class is NodeClass.SERVING]
-    now = [node for node in nodes if service.shape.fits(ledger.free[node.name])]
+    now = rooms_of(ledger, service.shape, serving_nodes(ledger)).now()
     if now and ledger.available(service.team) >= service.shape.gpus:
         node = _best(ledger, need, now)
         ledger.give(service.team, (node,), service.shape, firm=True)
@@ -88,20 +89,23 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
         need.kept.append(Grant(name="", node=node))
         yield GiveGrant(service=service.name, node=node, shape=service.shape, why=why)
     else:
-        yield from _make_room(ledger, need, nodes, others, HEADROOM if immediate else service.name)
+        yield from _make_room(ledger, need, others, HEADROOM if immediate else service.name)
 
 
-def _make_room(ledger: Ledger, need: Need, nodes: Sequence[Node], others: Sequence[Spare], whose: str) -> Answer:
+def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) -> Answer:
     """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
     service = need.service
     asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
-    yield from _take_for_room(ledger, need, nodes, others, lambda node: ledger.soon(node.name))
-    yield from _take_for_room(ledger, need, nodes, others, lambda node: reclaim.most_room(ledger, asker, node))
-    coming = [node for node in nodes if service.shape.fits(ledger.soon(node.name))]
+    rooms = rooms_of(ledger, service.shape, serving_nodes(ledger))
+    if not rooms.soon():
+        yield from _take_for_room(ledger, need, others, lambda node: ledger.soon(node.name))
+    if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in rooms.ever()):
+        yield from _take_for_room(ledger, need, others, lambda node: reclaim.most_room(ledger, asker, node))
+    coming = rooms.soon()
     if coming and ledger.available_soon(service.team) >= service.shape.gpus:
         node = _best(ledger, need, coming)
     else:
-        found = reclaim.find(ledger, asker, nodes)
+        found = reclaim.find(ledger, asker, serving_nodes(ledger))
         if found is None:
             yield _wait(ledger, service, Reason.NO_ROOM)
             return
@@ -127,16 +131,14 @@ def _take_for_quota(ledger: Ledger, need: Need, others: Sequence[Spare]) -> Iter
 
 
 def _take_for_room(
-    ledger: Ledger, need: Need, nodes: Sequence[Node], others: Sequence[Spare], room: Callable[[Node], Shape]
+    ledger: Ledger, need: Need, others: Sequence[Spare], room: Callable[[Node], Shape]
 ) -> Iterator[TakeGrant]:
-    """Take idle grants on one node, the fewest that are enough there, when no node has room without that."""
+    """Take idle grants on one node, the fewest that are enough there."""
     shape = need.service.shape
-    if any(shape.fits(room(node)) for node in nodes):
-        return
     there: dict[str, list[Spare]] = defaultdict(list)
     for other, grant in others:
         there[grant.node].append((other, grant))
-    able = {node.name: node for node in nodes if node.name in there}
+    able = {node.name: node for node in serving_nodes(ledger) if node.name in there}
     options = [_fewest(shape, room(able[name]), there[name]) for name in sorted(able)]
     enough = [chosen for chosen in options if chosen]
     if enough:
@@ -196,6 +198,5 @@ def _wait(ledger: Ledger, service: Service, reason: Reason) -> Wait:
     if reason in {Reason.QUOTA_USED, Reason.UNKNOWN_TEAM}:
         left = max(0, ledger.firm_left(service.team))
         return Wait(workload=service.name, reason=reason, asked=service.shape.gpus, available=left)
-    serving = (node for node in ledger.placeable() if node.node_class is NodeClass.SERVING)
-    free = sum(service.shape.fits(ledger.free[node.name]) for node in serving)
+    free = len(rooms_of(ledger, service.shape, serving_nodes(ledger)).now())
     return Wait(workload=service.name, reason=reason, asked=1, available=free)

@@ -95,6 +95,9 @@ class Trial:
 
         Nobody's team loses more than it borrows, but for what the last victim has beyond that (R2).
         """
+        if len(victims) == 1:
+            (victim,) = victims
+            return self._exempt(victim) or self.books.get(victim.team, 0) > self.ledger.tree.nominal(victim.team)
         for team in sorted({victim.team for victim in victims if not self._exempt(victim)}):
             theirs = [victim for victim in victims if victim.team == team]
             last = max(victim.gpus for victim in theirs if not self._exempt(victim))
