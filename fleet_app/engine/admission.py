@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from fleet_app.engine import placement, reclaim, refusal
 from fleet_app.engine.eligibility import asker, depth, eligible, is_open, unreserved
@@ -14,7 +15,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
-from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
@@ -111,18 +112,19 @@ def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
 
     Of equally near ones those with the least idle now, which others could use meanwhile.
     """
-    seeks = asker(ledger, workload)
-    levels = depth(ledger, workload)
-    room = {node.name: reclaim.most_room(ledger, seeks, node) for node in _able(ledger, workload, nodes)}
+    seeks, levels = asker(ledger, workload), depth(ledger, workload)
+    ever = {node.name for node in rooms_of(ledger, workload.shape, eligible(ledger, workload)).ever()}
+
+    @cache
+    def room(name: str) -> Shape:
+        return reclaim.most_room(ledger, seeks, ledger.nodes[name])
+
+    def fits(node: Node) -> bool:
+        return node.name in ever and workload.shape.fits(room(node.name))
+
     options = [
-        (
-            -sum(workload.shape.fits(room[node.name]) for node in domain),
-            key,
-            kind[0].accelerator,
-            kind[0].driver,
-            domain,
-        )
-        for kind in placement.uniform([ledger.nodes[name] for name in room])
+        (-sum(map(fits, domain)), key, kind[0].accelerator, kind[0].driver, domain)
+        for kind in placement.uniform(_able(ledger, workload, nodes))
         for key, domain in placement.domains(kind, levels).items()
         if len(domain) >= workload.bundles
     ]
@@ -130,8 +132,7 @@ def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
         return
 
     def nearness(node: Node) -> tuple[bool, int, int, tuple[str, ...], str]:
-        fits = workload.shape.fits(room[node.name])
-        return (not fits, -room[node.name].gpus, ledger.free[node.name].gpus, node.domains, node.name)
+        return (not fits(node), -room(node.name).gpus, ledger.free[node.name].gpus, node.domains, node.name)
 
     chosen = min(options, key=lambda option: option[:4])[4]
     for node in sorted(chosen, key=nearness)[: workload.bundles]:
