@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O4, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O5, P1 to P6).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -12,9 +12,9 @@ from functools import cache
 from fleet_app.engine import placement, reclaim, refusal
 from fleet_app.engine.eligibility import asker, depth, eligible, is_open, unreserved
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
 
@@ -28,7 +28,7 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
     `watch` names the workload whose wait is to say what each domain has.
     """
     refused: dict[object, Wait] = {}
-    for workload in queue(ledger.workloads.values()):
+    for workload in in_turn(ledger):
         key = _question(workload)
         known = refused.get(key)
         if known is not None and workload.name != watch:

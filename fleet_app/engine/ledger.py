@@ -160,6 +160,12 @@ class Ledger:
             borrowed = self._borrowed[team] = quota.above_nominal(self.tree, self.used_soon, team)
         return borrowed
 
+    def share_with(self, team: str, gpus: int) -> int:
+        """Return what the team would borrow with that many GPUs more, for its weight; in units that all teams share."""
+        quota_of = self.tree.entries.get(team)
+        weight = 1 if quota_of is None else quota_of.weight
+        return max(0, self.used_soon.get(team, 0) + gpus - self.tree.nominal(team)) * (self.tree.weights // weight)
+
     def lost_gpu_s(self, victim: Workload) -> float:
         """Return the GPU-seconds that a drain now would cost: unsaved work and a restart, on every GPU it has."""
         lost = self._lost_gpu_s.get(victim.name)

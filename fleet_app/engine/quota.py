@@ -8,6 +8,7 @@ takes beyond that is drawn from its parent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,11 +17,15 @@ from fleet_app.engine.policy import Quota
 
 @dataclass(frozen=True, slots=True)
 class QuotaTree:
-    """The entries by name, with what each subtree holds and never lends, in GPUs."""
+    """The entries by name, with what each subtree holds and never lends, in GPUs.
+
+    `weights` is the least common multiple of all weights, so that shares by weight compare as whole numbers.
+    """
 
     entries: Mapping[str, Quota]
     subtree: Mapping[str, int]
     kept: Mapping[str, int]
+    weights: int
 
     @classmethod
     def build(cls, quotas: Iterable[Quota]) -> QuotaTree:
@@ -40,7 +45,7 @@ class QuotaTree:
             subtree[name] = own + sum(subtree[child] - kept[child] for child in below)
             limit = quota.lending_limit_gpus
             kept[name] = 0 if limit is None else max(0, subtree[name] - limit)
-        return cls(entries, subtree, kept)
+        return cls(entries, subtree, kept, math.lcm(*(max(1, quota.weight) for quota in entries.values())))
 
     def parent(self, name: str) -> str | None:
         """Return the entry above, None at the top of a cohort."""

@@ -1,0 +1,42 @@
+"""Whose turn it is: the queue in the order in which it is considered, while the decision goes on (rules O1, O5).
+
+Knows the ledger's books and the order of the queue. Does not know room: whether somebody fits is not asked here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.ordering import queue
+from fleet_app.engine.workload import Workload
+
+
+def in_turn(ledger: Ledger) -> Iterator[Workload]:
+    """Yield every queued workload once, next the one whose turn it is after what became of those before it."""
+    for _, alike in groupby(queue(ledger.workloads.values()), key=lambda one: (one.priority, one.requeued)):
+        waiting = list(alike)
+        if all(ledger.class_of(one).borrows for one in waiting):
+            yield from _by_share(ledger, waiting)
+        else:
+            yield from waiting
+
+
+def _by_share(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]:
+    """Yield next who would leave its team with the least borrowed for its weight (O5); each team's own in order."""
+    place = {one.name: number for number, one in enumerate(waiting)}
+    lines: dict[str, deque[Workload]] = {}
+    for one in waiting:
+        lines.setdefault(one.team, deque()).append(one)
+
+    def turn(team: str) -> tuple[int, int]:
+        first = lines[team][0]
+        return (ledger.share_with(team, first.gpus), place[first.name])
+
+    while lines:
+        team = min(lines, key=turn)
+        yield lines[team].popleft()
+        if not lines[team]:
+            del lines[team]

@@ -1,0 +1,74 @@
+"""Who is next among those that borrow: fair by weight, in order within a team (O5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.plan import Admit
+from fleet_app.engine.policy import Policy
+from fleet_app.engine.workload import Workload
+from tests.builders import backfill, gang, node, policy, state, team
+
+
+def shared(**weights: int) -> Policy:
+    """Return a policy in which `idle` owns 12 GPUs that the named teams borrow by weight."""
+    borrowers = [replace(team(name, nominal=0), weight=weight) for name, weight in weights.items()]
+    return policy(team("idle", nominal=12), *borrowers)
+
+
+def jobs(name: str, count: int, *, at: float = 0.0, gpus: int = 1) -> list[Workload]:
+    return [backfill(f"{name}-{number:02d}", team=name, gpus=gpus, submitted_at=at + number) for number in range(count)]
+
+
+def admitted(rules: Policy, *workloads: Workload, gpus: int = 12) -> list[str]:
+    plan = decide(state(node("n1", gpus=gpus), *workloads), rules, 100.0)
+    return [action.workload for action in plan.actions if isinstance(action, Admit)]
+
+
+SHARES = {
+    "equal weights, though one came first": ({"a": 1, "b": 1}, {"a": 6, "b": 6}),
+    "twice the weight": ({"a": 1, "b": 2}, {"a": 4, "b": 8}),
+    "three teams": ({"a": 1, "b": 2, "c": 3}, {"a": 2, "b": 4, "c": 6}),
+    "weights with no common factor": ({"a": 5, "b": 7}, {"a": 5, "b": 7}),
+}
+
+
+@pytest.mark.parametrize(("weights", "want"), SHARES.values(), ids=SHARES)
+def test_what_is_lent_is_shared_by_weight(weights: dict[str, int], want: dict[str, int]) -> None:
+    waiting = [one for number, name in enumerate(weights) for one in jobs(name, 12, at=20.0 * number)]
+    got = Counter(name.partition("-")[0] for name in admitted(shared(**weights), *waiting))
+    assert got == want
+
+
+def test_what_a_team_has_already_counts() -> None:
+    has = backfill("old", team="a", gpus=4, on=["n1"])
+    got = Counter(name.partition("-")[0] for name in admitted(shared(a=1, b=1), has, *jobs("a", 9), *jobs("b", 9)))
+    assert got == {"a": 2, "b": 6}
+
+
+def test_within_its_nominal_a_team_goes_by_order_alone() -> None:
+    rules = policy(team("a", nominal=6), team("b", nominal=6))
+    assert admitted(rules, *jobs("a", 3, at=0.0), *jobs("b", 3, at=10.0)) == [
+        *("a-00", "a-01", "a-02"),
+        *("b-00", "b-01", "b-02"),
+    ]
+
+
+def test_a_teams_own_work_stays_in_order() -> None:
+    got = [name for name in admitted(shared(a=1, b=1), *jobs("a", 6), *jobs("b", 6)) if name.startswith("a")]
+    assert got == sorted(got)
+
+
+def test_what_was_torn_down_goes_before_any_share() -> None:
+    torn = replace(backfill("torn", team="a", gpus=4, submitted_at=50.0), requeued=True)
+    has = backfill("old", team="a", gpus=6, on=["n1"])
+    assert admitted(shared(a=1, b=1), has, torn, *jobs("b", 9))[0] == "torn"
+
+
+def test_higher_priority_goes_before_any_share() -> None:
+    rules = policy(team("a", nominal=8), team("b", nominal=0))
+    assert admitted(rules, gang("g", team="a", gpus=8, submitted_at=90.0), *jobs("b", 9), gpus=8) == ["g"]
