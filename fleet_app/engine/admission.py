@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O5, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O6, P1 to P6).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -20,23 +20,34 @@ from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
 
+HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN}
+"""What no wait ends: it is in nobody's way (O3)."""
+
 
 def step(ledger: Ledger, watch: str | None = None) -> Answer:
     """Yield an admission or a wait for every queued workload, and the drains that make room.
 
-    The room that is left only shrinks, so what was refused once is refused to all that ask for the same.
+    The room that is left only shrinks, so what was refused once is refused to all that ask for the same. Where a
+    team's queue is strict, nobody passes the first of it that waits (O6).
     `watch` names the workload whose wait is to say what each domain has.
     """
     refused: dict[object, Wait] = {}
+    first: dict[str, str] = {}
     for workload in in_turn(ledger):
+        if workload.team in first:
+            yield refusal.behind(workload, first[workload.team])
+            continue
         key = _question(workload)
         known = refused.get(key)
         if known is not None and workload.name != watch:
             yield _for(workload, known)
             continue
         for part in _consider(ledger, workload, watched=workload.name == watch):
-            if isinstance(part, Wait) and part.reason is not Reason.DRAIN_UNDER_WAY:
-                refused[key] = part
+            if isinstance(part, Wait):
+                if part.reason is not Reason.DRAIN_UNDER_WAY:
+                    refused[key] = part
+                if part.reason not in HOPELESS and ledger.tree.strict(workload.team):
+                    first[workload.team] = workload.name
             yield part
 
 

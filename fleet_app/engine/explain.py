@@ -60,6 +60,8 @@ def sentence_of(wait: Wait, workload: Workload, leaving: tuple[str, ...] = (), *
 
     `leaving` names whose exit it waits for; `whole` is whether a bundle takes all GPUs of a node.
     """
+    if wait.reason is Reason.BEHIND:
+        return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         return _about_quota(wait, workload)
     return f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"

@@ -86,6 +86,7 @@ class Reason(StrEnum):
     QUOTA_USED = "quota-used"
     NO_ROOM = "no-room"
     RESERVED = "reserved"
+    BEHIND = "behind"
     DRAIN_UNDER_WAY = "drain-under-way"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 class Quota:
     """One entry of the quota tree: an organisation or a team.
 
-    `parent` is None for the root of a cohort. A limit that is None does not limit.
+    `parent` is None for the root of a cohort. A limit that is None does not limit. `strict` is whether its queue is
+    taken strictly in order.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Quota:
     borrowing_limit_gpus: int | None = None
     lending_limit_gpus: int | None = None
     weight: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,11 @@ class QuotaTree:
         parent = self.entries[name].parent
         return parent if parent in self.entries else None
 
+    def strict(self, name: str) -> bool:
+        """Return whether the entry's queue is taken strictly in order."""
+        quota = self.entries.get(name)
+        return quota is not None and quota.strict
+
     def nominal(self, name: str) -> int:
         """Return the GPUs that are the entry's own; none for an entry that does not exist."""
         quota = self.entries.get(name)

@@ -40,6 +40,11 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     return None
 
 
+def behind(workload: Workload, first: str) -> Wait:
+    """Return the wait of what is behind another in a queue that is taken strictly in order (O6)."""
+    return _quota_wait(workload, Reason.BEHIND, 0, (first,))
+
+
 def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Wait:
     """Return the wait of what fits nowhere: kept for others, short of what is lent out, or short of nodes."""
     fitting = rooms_of(ledger, workload.shape, nodes).now()

@@ -75,4 +75,5 @@ def _quota(entry: Entry) -> engine.Quota:
         borrowing_limit_gpus=entry.team.borrowing_limit,
         lending_limit_gpus=entry.team.lending_limit,
         weight=entry.team.weight,
+        strict=entry.team.queue == "strict",
     )

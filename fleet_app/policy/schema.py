@@ -45,13 +45,15 @@ class Team(Section):
     """An entry of the quota tree: a team, or an organisation when it has `teams` below it.
 
     `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does
-    not limit. `weight` is its share among borrowers.
+    not limit. `weight` is its share among borrowers. A `strict` queue is taken in order, and what cannot start holds up
+    what is behind it; a `best-effort` one lets that pass.
     """
 
     nominal: Gpus | None = None
     borrowing_limit: Gpus | None = None
     lending_limit: Gpus | None = None
     weight: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    queue: Literal["best-effort", "strict"] = "best-effort"
     teams: dict[Name, Team] = Field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""Who is next among those that borrow: fair by weight, in order within a team (O5)."""
+"""Who is next: fair by weight among those that borrow (O5), and in order where a team's queue is strict (O6)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleet_app.engine.decide import decide
+from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.workload import Workload
@@ -72,3 +73,27 @@ def test_what_was_torn_down_goes_before_any_share() -> None:
 def test_higher_priority_goes_before_any_share() -> None:
     rules = policy(team("a", nominal=8), team("b", nominal=0))
     assert admitted(rules, gang("g", team="a", gpus=8, submitted_at=90.0), *jobs("b", 9), gpus=8) == ["g"]
+
+
+FULL = gang("firm", team="other", gpus=6, on=["n1"])
+LARGE, SMALL = jobs("a", 1, at=1.0, gpus=4)[0], replace(jobs("a", 1, at=2.0)[0], name="small")
+STRICT = {
+    "best effort lets the small one pass": (False, LARGE, ["small"]),
+    "strictly in order it waits": (True, LARGE, []),
+    "what could never start holds nobody up": (True, replace(LARGE, bundles=100), ["small"]),
+}
+
+
+@pytest.mark.parametrize(("strict", "large", "want"), STRICT.values(), ids=STRICT)
+def test_a_strict_queue_is_taken_in_order(strict: bool, large: Workload, want: list[str]) -> None:
+    rules = policy(replace(team("a", nominal=8), strict=strict), team("other", nominal=8))
+    assert admitted(rules, FULL, large, SMALL, gpus=8) == want
+
+
+def test_other_teams_pass_a_strict_queue_and_who_is_behind_is_told() -> None:
+    rules = policy(replace(team("a", nominal=8), strict=True), team("b", nominal=8), team("other", nominal=8))
+    (other,) = jobs("b", 1, at=3.0)
+    facts = state(node("n1"), FULL, LARGE, SMALL, other)
+    assert admitted(rules, FULL, LARGE, SMALL, other, gpus=8) == [other.name]
+    told = explain(facts, rules, 100.0, "small")
+    assert told.sentence == "team a takes its queue strictly in order; a-00 is ahead of it"

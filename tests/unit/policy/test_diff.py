@@ -35,5 +35,9 @@ def test_diff(old, new, want):
 def test_a_team_that_comes_is_one_change_with_all_it_has():
     grown = parse_policy(with_line("      research:", "      guests: {nominal: 0}\n      research:"))
     assert diff_policies(policy(), grown) == (
-        Change(path="organisations.lab.teams.guests", old=None, new={"nominal": 0, "weight": 1, "teams": {}}),
+        Change(
+            path="organisations.lab.teams.guests",
+            old=None,
+            new={"nominal": 0, "weight": 1, "queue": "best-effort", "teams": {}},
+        ),
     )
