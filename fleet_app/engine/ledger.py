@@ -141,6 +141,11 @@ class Ledger:
         """Return what is left of the team's nominal behind those that wait for it already."""
         return self.firm_left(team) - sum(workload.gpus for workload in self.booked.get(team, ()))
 
+    def undisturbed(self, workload: Workload) -> bool:
+        """Return whether it was drained before and has not yet run again for as long as it may undisturbed (R7)."""
+        since = self.now if workload.started_at is None else workload.started_at
+        return workload.attempt > 1 and self.now - since < self.policy.drain.min_run_s
+
     def least_lost(self, node: str) -> Least:
         """Return what no set of lodgers on a node costs less than."""
         least = self._least_lost.get(node)

@@ -41,12 +41,16 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainContract:
-    """How long a drained workload has, and what breaking the contract costs."""
+    """How long a drained workload has, what breaking the contract costs, and how long it may then run undisturbed.
+
+    `min_run_s` is for how long what was drained before is not asked again for a gang; serving may ask at any time.
+    """
 
     grace_s: float = 120.0
     longest_grace_s: float = 600.0
     max_broken: int = 3
     restart_cost_s: float = 60.0
+    min_run_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

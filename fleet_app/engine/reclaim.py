@@ -101,13 +101,15 @@ def _name(victim: Workload) -> str:
 
 
 def candidates(ledger: Ledger, asker: Asker, lodgers: Iterable[Workload]) -> list[Workload]:
-    """Return who among the lodgers may be asked to leave for the asker (R1, R2)."""
-    return [
-        lodger
-        for lodger in lodgers
-        if lodger.priority < asker.priority
-        and (asker.anyone or lodger.team == asker.team or asker.passed_by(lodger) or ledger.borrowed(lodger.team) > 0)
-    ]
+    """Return who among the lodgers may be asked to leave for the asker (R1, R2, R7)."""
+    return [lodger for lodger in lodgers if lodger.priority < asker.priority and _may_ask(ledger, asker, lodger)]
+
+
+def _may_ask(ledger: Ledger, asker: Asker, lodger: Workload) -> bool:
+    if asker.anyone or asker.passed_by(lodger):
+        return True
+    theirs = lodger.team == asker.team or ledger.borrowed(lodger.team) > 0
+    return theirs and not ledger.undisturbed(lodger)
 
 
 def most_room(ledger: Ledger, asker: Asker, node: Node) -> Shape:
@@ -203,8 +205,14 @@ def _able(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
     if trial.books_allow():
         return
     for one in ledger.lodging(ledger.nodes):
-        if one.name not in met and one.priority < asker.priority and trial.may_go((one,)):
+        if one.name not in met and _is_elsewhere(ledger, asker, trial, one):
             yield one
+
+
+def _is_elsewhere(ledger: Ledger, asker: Asker, trial: Trial, one: Workload) -> bool:
+    """Return whether a workload anywhere may be asked to leave for the books' sake (R5, R7)."""
+    disturbed = asker.anyone or not ledger.undisturbed(one)
+    return one.priority < asker.priority and disturbed and trial.may_go((one,))
 
 
 def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
@@ -295,7 +303,7 @@ def _for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
     if trial.books_allow():
         return
     for one in sorted(ledger.lodging(ledger.nodes), key=lambda one: cost(ledger, (one,))):
-        if one.name not in trial.gone and one.priority < asker.priority and trial.may_go((one,)):
+        if one.name not in trial.gone and _is_elsewhere(ledger, asker, trial, one):
             trial.leave((one,))
             if trial.books_allow():
                 return

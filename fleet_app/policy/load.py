@@ -52,6 +52,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             longest_grace_s=policy.drain.longest_grace,
             max_broken=policy.drain.max_broken,
             restart_cost_s=policy.drain.restart_cost,
+            min_run_s=policy.drain.min_run,
         ),
         headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
     )

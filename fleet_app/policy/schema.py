@@ -90,13 +90,15 @@ class DrainContract(Section):
     """How long a drained workload has, and what breaking the contract costs it.
 
     `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
-    contracts a workload loses the right to lent capacity.
+    contracts a workload loses the right to lent capacity. What was drained before is asked again for a gang only after
+    it ran for `min_run`; for serving always.
     """
 
     grace: PositiveSeconds = 120.0
     longest_grace: PositiveSeconds = 600.0
     max_broken: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
     restart_cost: Seconds = 60.0
+    min_run: Seconds = 0.0
 
 
 class Headroom(Section):

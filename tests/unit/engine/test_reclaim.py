@@ -133,6 +133,25 @@ def test_who_may_be_asked(
     assert victims(fleet, lodgers, rules=rules, **asked) == want  # type: ignore[arg-type]  # keywords of the ask
 
 
+MIN_RUN = replace(LENT, drain=replace(LENT.drain, min_run_s=100.0))
+AGAIN = {
+    "what runs for the first time": ({"attempt": 1, "started_at": NOW - 1}, {}, ["v"]),
+    "what was drained before and just runs again": ({"attempt": 2, "started_at": NOW - 99}, {}, None),
+    "what was drained before and has not begun": ({"attempt": 2, "started_at": None}, {}, None),
+    "what was drained before and ran long enough": ({"attempt": 2, "started_at": NOW - 100}, {}, ["v"]),
+    "by a replica": ({"attempt": 2, "started_at": NOW - 1}, {"replica": True}, ["v"]),
+}
+
+
+@pytest.mark.parametrize(("has", "asked", "want"), AGAIN.values(), ids=AGAIN)
+def test_who_was_drained_before_may_run_for_a_while(
+    has: dict[str, object], asked: dict[str, int], want: list[str] | None
+) -> None:
+    """R7."""
+    lodger = replace(lent("v", "n1", gpus=8), **has)  # type: ignore[arg-type]  # fields of a workload
+    assert victims(ONE, [lodger], rules=MIN_RUN, **asked) == want  # type: ignore[arg-type]  # keywords of the ask
+
+
 BOTH_FULL = [lent(f"v{i}{j}", f"n{i}", gpus=1) for i in (1, 2) for j in range(8)]
 
 
