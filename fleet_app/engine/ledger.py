@@ -5,7 +5,7 @@ The only thing in the engine that changes; it lives and dies inside one `decide`
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -187,34 +187,42 @@ class Ledger:
     def _enter_all(self, state: FleetState) -> None:
         """Seat and charge what workloads and services have.
 
-        All that a team has is charged at once: what is charged upwards depends on the sum alone (Q1).
+        All that a team has is charged at once: what is charged upwards depends on the sum alone (Q1). All that sits on
+        a node is taken from it at once: there are many more workloads than nodes.
         """
         taken: dict[str, int] = defaultdict(int)
+        seats: dict[str, Counter[Shape]] = defaultdict(Counter)
+        leaving: list[Workload] = []
         for workload in self.workloads.values():
             if workload.holding:
-                self._enter(workload, taken)
+                self._enter(workload, taken, seats)
+                if workload.leaving:
+                    leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
-                self._seat(grant.node, service.shape)
+                seats[grant.node][service.shape] += 1
                 self.replicas[grant.node] += 1
             taken[service.team] += service.shape.gpus * len(service.grants)
             self.firm[service.team] += service.shape.gpus * len(service.grants)
+        for node in self.free.keys() & seats.keys():
+            self.free[node] -= _total(seats[node])
         for team in sorted(taken):
             quota.charge(self.tree, self.used, team, taken[team])
         self.used_soon = dict(self.used)
-        for workload in self.workloads.values():
-            if workload.leaving:
-                self.release_soon(workload)
+        for workload in leaving:
+            self.release_soon(workload)
 
-    def _enter(self, workload: Workload, taken: dict[str, int]) -> None:
+    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, Counter[Shape]]) -> None:
         nodes, shape = workload.nodes, workload.shape
+        gpus = shape.gpus * len(nodes)
+        taken[workload.team] += gpus
+        yields = self.class_of(workload).yields
+        if not yields:
+            self.firm[workload.team] += gpus
+        stays = not workload.leaving
         for node in nodes:
-            self._seat(node, shape)
-        taken[workload.team] += shape.gpus * len(nodes)
-        if not self.class_of(workload).yields:
-            self.firm[workload.team] += shape.gpus * len(nodes)
-        elif not workload.leaving:
-            for node in nodes:
+            seats[node][shape] += 1
+            if yields and stays:
                 self.lodgers[node].append(workload)
 
     def _seat(self, node: str, shape: Shape) -> None:
@@ -231,6 +239,14 @@ class Ledger:
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
         self._borrowed.clear()
+
+
+def _total(shapes: Counter[Shape]) -> Shape:
+    return Shape(
+        gpus=sum([shape.gpus * count for shape, count in shapes.items()]),
+        cpu_milli=sum([shape.cpu_milli * count for shape, count in shapes.items()]),
+        memory_mib=sum([shape.memory_mib * count for shape, count in shapes.items()]),
+    )
 
 
 def _smaller(room: Shape, shape: Shape) -> Shape:
