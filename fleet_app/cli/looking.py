@@ -163,7 +163,7 @@ def events(
       fleet events --follow --subject llm-pretrain
     """
     asked = client.find(home, gateway)
-    latest: deque[tables.Row] = deque(_since(asked, 0, subject), maxlen=last or 1)
+    latest: deque[tables.Row] = deque(since(asked, 0, subject), maxlen=last or 1)
     shown = list(latest) if last else []
     if not follow:
         if as_json:
@@ -177,13 +177,13 @@ def events(
     for entry in shown:
         _say(entry, as_json=as_json)
     while True:
-        for entry in _since(asked, after, subject):
+        for entry in since(asked, after, subject):
             after = int(entry["seq"])
             _say(entry, as_json=as_json)
         time.sleep(LOOK_EVERY_S)
 
 
-def _since(gateway: client.Gateway, after: int, subject: str | None) -> Iterator[tables.Row]:
+def since(gateway: client.Gateway, after: int, subject: str | None) -> Iterator[tables.Row]:
     """Yield every event after a number, page by page."""
     more = {"subject": subject} if subject else {}
     while True:

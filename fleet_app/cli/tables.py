@@ -195,6 +195,14 @@ def outcome(plan: Row) -> str:
     )
 
 
+def forecast(clock: Sequence[str], rows: Sequence[Row], quantiles: Sequence[float]) -> Table:
+    """Return the table of GPUs that will be wanted, a column a quantile; `clock` has the time of each row."""
+    table = _table("AT", *(f"P{100 * q:g}" for q in quantiles))
+    for at, row in zip(clock, rows, strict=True):
+        table.add_row(at, *(f"{gpus:.0f}" for gpus in row["wanted_gpus"]))
+    return table
+
+
 def events(entries: Sequence[Row], clock: Mapping[int, str]) -> Table:
     """Return events, oldest first; `clock` has the time of each by its number."""
     table = _table("SEQ", "TIME", "KIND", "SUBJECT", "DETAIL")

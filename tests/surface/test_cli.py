@@ -164,6 +164,10 @@ NO_FLEET = {
     "up with nothing to start": (["up"], 2, "--fleet or --attach"),
     "up with both": (["up", "--fleet", "x.yaml", "--attach", "auto"], 2, "--fleet or --attach"),
     "up through Ray's client": (["up", "--attach", "ray://head:10001"], 2, "HOST:PORT"),
+    "a history that is not there": (["forecast", "--history", "/nonexistent.csv"], 2, "cannot be read"),
+    "a history of something else": (["forecast", "--history", str(CLUSTERS / "demo.yaml")], 2, "is no sample"),
+    "a start-up that is no duration": (["forecast", "--history", "x", "--startup", "soon"], 2, "is no duration"),
+    "no time between samples": (["forecast", "--every", "0s"], 2, "is no time between samples"),
     "up with nodes that are not there": (["up", "--fleet", "/nonexistent.yaml"], 2, "cannot be read"),
     "up without a policy": (["up", "--fleet", str(CLUSTERS / "small-nodes.yaml")], 2, "--policy"),
     "up with a Serve config that is not there": (
@@ -323,7 +327,19 @@ def test_the_environment_says_where_the_gateway_is_and_its_token(control: Contro
 
 
 def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
-    commands = ["up", "down", "status", "pause", "resume", "submit", "queue", "nodes", "services", "fragments"]
+    commands = [
+        "up",
+        "down",
+        "status",
+        "pause",
+        "resume",
+        "submit",
+        "queue",
+        "nodes",
+        "services",
+        "fragments",
+        "forecast",
+    ]
     commands += [
         "explain",
         "drain",
