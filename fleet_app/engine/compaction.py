@@ -4,35 +4,27 @@ Knows what may move and where it may go. Decides nothing: no move is carried out
 
 A node becomes whole when everything on it finds room on nodes that stay in use. Such nodes are tried one after another,
 the one that takes the fewest moves first; what moves goes first where nothing can ever be emptied, then to the fullest
-node that has room. A node that has taken something in is never emptied, and an emptied one takes nothing, so no move
-waits for another and any part of the plan, in any order, leaves the fleet no worse.
+node that has room, and where it finds none, to a node from which smaller things can go. Moves that make room come
+first, and nothing else depends on order: however much of the plan is carried out, the fleet is no worse than before.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 
 from fleet_app.engine.eligibility import eligible
 from fleet_app.engine.fragments import is_whole, room_of, stranded_gpus
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.packing import Item, Moved, Packing, Step
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Service, Workload
-
-
-class Moved(StrEnum):
-    """What sort of thing moves, in the order in which it is worth moving: the cheapest first."""
-
-    GRANT = "idle grant"
-    REPLICA = "replica"
-    JOB = "job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,46 +57,8 @@ class Compaction:
     lost_gpu_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
-    """Something on a node that may move, and the nodes that may take it."""
-
-    kind: Moved
-    what: str
-    grant: str
-    shape: Shape
-    lost_gpu_s: float
-    targets: frozenset[str]
-
-
-class _Pool:
-    """Nodes that may take something in, by how many GPUs they have free: the fullest that has room is found at once."""
-
-    def __init__(self, names: Iterable[str], room: dict[str, Shape]) -> None:
-        self._room = room
-        self._by_free: dict[int, dict[str, None]] = defaultdict(dict)
-        for name in names:
-            self._by_free[room[name].gpus][name] = None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_free[self._room[name].gpus]
-
-    def remove(self, name: str) -> None:
-        del self._by_free[self._room[name].gpus][name]
-
-    def find(self, item: _Item, source: str) -> str | None:
-        """Return the fullest node that has room for the item and may take it."""
-        for free in sorted(gpus for gpus in self._by_free if gpus >= item.shape.gpus):
-            for name in self._by_free[free]:
-                if name != source and name in item.targets and item.shape.fits(self._room[name]):
-                    return name
-        return None
-
-    def change(self, name: str, by: Shape) -> None:
-        """Count more room on a node, or less."""
-        self.remove(name)
-        self._room[name] += by
-        self._by_free[self._room[name].gpus][name] = None
+Freed = tuple[str, list[Step]]
+"""A node that is emptied, and the steps that it takes."""
 
 
 def compact(
@@ -118,73 +72,69 @@ def compact(
     ledger = Ledger(state, policy, now)
     room = room_of(ledger, holds)
     nodes = list(ledger.nodes.values())
-    whole = {node.name for node in nodes if is_whole(node, room)}
-    before = stranded_gpus(nodes, room)
-    freed = dict(islice(_emptied(ledger, room, _items(ledger, state, room), whole), most_nodes))
-    found = [move for moves in freed.values() for move in moves]
+    freed, after = _best_way(ledger, room, _items(ledger, state, room), most_nodes)
+    steps = [(step, _move(node, step)) for node, done in freed for step in done]
+    ordered = sorted(steps, key=lambda pair: (not pair[0].room_for, _rank(pair[1])))
+    found = tuple(move for _, move in ordered)
     return Compaction(
-        moves=tuple(sorted(found, key=lambda move: (list(Moved).index(move.kind), move.what, move.grant))),
-        freed_nodes=tuple(freed),
-        stranded_before_gpus=before,
-        stranded_after_gpus=stranded_gpus(nodes, room),
-        whole_nodes_before=len(whole),
+        moves=found,
+        freed_nodes=tuple(node for node, _ in freed),
+        stranded_before_gpus=stranded_gpus(nodes, room),
+        stranded_after_gpus=stranded_gpus(nodes, after),
+        whole_nodes_before=sum(is_whole(node, room) for node in nodes),
         lost_gpu_s=sum(move.lost_gpu_s for move in found),
     )
 
 
-def _emptied(
-    ledger: Ledger, room: dict[str, Shape], items: dict[str, list[_Item]], whole: set[str]
-) -> Iterator[tuple[str, list[Move]]]:
-    """Yield each node that can be emptied with the moves that it takes, the one with the fewest first."""
+def _best_way(
+    ledger: Ledger, room: dict[str, Shape], items: dict[str, list[Item]], most_nodes: int | None
+) -> tuple[list[Freed], dict[str, Shape]]:
+    """Return the nodes that are emptied, and the room after that: more nodes are better, then fewer steps.
+
+    Two ways are tried: room is made for what finds none at once, or only when no more can be emptied without.
+    """
+    ways = []
+    for at_once in (True, False):
+        after = dict(room)
+        freed = list(islice(_emptied(ledger, after, items, at_once=at_once), most_nodes))
+        ways.append((freed, after))
+    return min(ways, key=lambda way: (-len(way[0]), sum(len(steps) for _, steps in way[0])))
+
+
+def _emptied(ledger: Ledger, room: dict[str, Shape], items: dict[str, list[Item]], *, at_once: bool) -> Iterator[Freed]:
+    """Yield each node that can be emptied with the steps that it takes, the one with the fewest things first."""
+    whole = {name for name in room if is_whole(ledger.nodes[name], room)}
     sources = _sources(ledger, room, items, whole)
-    able = {node.name for node in sources}
-    fixed = _Pool((name for name in room if name not in able and name not in whole), room)
-    open_ = _Pool((node.name for node in reversed(sources)), room)
-    taking: set[str] = set()
-    for node in sources:
-        if node.name in taking:
-            continue
-        moves = _empty(node, items[node.name], fixed, open_)
-        if moves:
-            open_.remove(node.name)
-            room[node.name] = sum((item.shape for item in items[node.name]), room[node.name])
-            taking.update(move.target for move in moves)
-            yield node.name, moves
+    able = [node.name for node in reversed(sources)]
+    moving = {*whole, *able}
+    packing = Packing(room, items, [name for name in room if name not in moving], able)
+    passes = ((False, True),) if at_once else ((False,), (True,))
+    for tries in passes:
+        for node in sources:
+            steps = next(filter(None, (packing.empty(node.name, displace=displace) for displace in tries)), None)
+            if steps:
+                yield node.name, steps
 
 
-def _empty(node: Node, items: Sequence[_Item], fixed: _Pool, open_: _Pool) -> list[Move]:
-    """Return the moves that empty a node, their room taken; none, and nothing changed, when one finds no room."""
-    taken: list[tuple[_Pool, str, _Item]] = []
-    moves: list[Move] = []
-    for item in sorted(items, key=lambda one: (-one.shape.gpus, one.what, one.grant)):
-        for pool in (fixed, open_):
-            target = pool.find(item, node.name)
-            if target is not None:
-                pool.change(target, Shape() - item.shape)
-                taken.append((pool, target, item))
-                moves.append(_move(item, node.name, target))
-                break
-        else:
-            for pool, name, one in reversed(taken):
-                pool.change(name, one.shape)
-            return []
-    return moves
+def _rank(move: Move) -> tuple[int, str, str, str]:
+    return (list(Moved).index(move.kind), move.what, move.source, move.grant)
 
 
-def _move(item: _Item, source: str, target: str) -> Move:
+def _move(freed: str, step: Step) -> Move:
+    item = step.item
     return Move(
         kind=item.kind,
         what=item.what,
         grant=item.grant,
-        source=source,
-        target=target,
+        source=step.source,
+        target=step.target,
         gpus=item.shape.gpus,
         lost_gpu_s=item.lost_gpu_s,
-        why=f"empties {source}",
+        why=f"makes room for {step.room_for}" if step.room_for else f"empties {freed}",
     )
 
 
-def _sources(ledger: Ledger, room: dict[str, Shape], items: dict[str, list[_Item]], whole: set[str]) -> list[Node]:
+def _sources(ledger: Ledger, room: dict[str, Shape], items: dict[str, list[Item]], whole: set[str]) -> list[Node]:
     """Return the nodes on which everything that uses a GPU may move, the one that takes the fewest moves first.
 
     Of equal ones the one that loses the least work, then one whose domain has the most whole nodes already.
@@ -204,9 +154,9 @@ def _sources(ledger: Ledger, room: dict[str, Shape], items: dict[str, list[_Item
     return sorted(able, key=rank)
 
 
-def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[str, list[_Item]]:
+def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[str, list[Item]]:
     """Return by node what may move from there (F3)."""
-    found: dict[str, list[_Item]] = defaultdict(list)
+    found: dict[str, list[Item]] = defaultdict(list)
     serving = frozenset(name for name in room if ledger.nodes[name].node_class is NodeClass.SERVING)
     for service in sorted(state.services, key=lambda one: one.name):
         for grant in service.grants:
@@ -234,8 +184,8 @@ def _may_restart(ledger: Ledger, workload: Workload) -> bool:
     return runs and workload.shape.gpus > 0 and ledger.class_of(workload).yields
 
 
-def _of_grant(service: Service, grant: Grant, targets: frozenset[str]) -> _Item:
-    return _Item(
+def _of_grant(service: Service, grant: Grant, targets: frozenset[str]) -> Item:
+    return Item(
         kind=Moved.REPLICA if grant.occupied else Moved.GRANT,
         what=service.name,
         grant=grant.name,
@@ -245,8 +195,8 @@ def _of_grant(service: Service, grant: Grant, targets: frozenset[str]) -> _Item:
     )
 
 
-def _of_job(ledger: Ledger, workload: Workload, targets: frozenset[str]) -> _Item:
-    return _Item(
+def _of_job(ledger: Ledger, workload: Workload, targets: frozenset[str]) -> Item:
+    return Item(
         kind=Moved.JOB,
         what=workload.name,
         grant="",

@@ -61,3 +61,12 @@ def _moved(before: FleetState, targets: dict[tuple[str, str], str]) -> FleetStat
 
     services = tuple(replace(each, grants=tuple(grant(each, one) for one in each.grants)) for each in before.services)
     return replace(before, services=services)
+
+
+def test_a_large_replica_on_every_node_is_no_obstacle() -> None:
+    nodes = [node(f"n{i:03}", at=f"s{i // 50}/l{i // LEAF:02}", serving=True) for i in range(NODES)]
+    small = [f"n{i:03}" for i in range(NODES) for _ in range(4 - free_on(i))]
+    seen = state(*nodes, service("large", gpus=4, on=[one.name for one in nodes]), service("small", on=small))
+    found = compact(seen, RULES, 0.0)
+    assert found.stranded_before_gpus == FREE_GPUS
+    assert found.stranded_after_gpus < 0.05 * TOTAL_GPUS

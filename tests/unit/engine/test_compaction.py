@@ -58,6 +58,31 @@ CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
         [*serving(3), *(gang(f"firm-{on}", on=[on], gpus=5) for on in ("n2", "n3")), service("big", gpus=4, on=["n1"])],
         [],
     ),
+    "where it finds no room, smaller things make room for it first": (
+        [*serving(4), service("big", gpus=4, on=["n1", "n2"]), chat("n1", "n2", *["n3"] * 7, *["n4"] * 7)],
+        ["replica of chat: n2 to n4", "replica of big: n1 to n2", "replica of chat: n1 to n3"],
+    ),
+    "one thing makes room where one is enough": (
+        [
+            *serving(3),
+            *(gang(f"firm-{on}", on=[on], gpus=gpus) for on, gpus in (("n2", 2), ("n3", 6))),
+            service("big", gpus=4, on=["n1"]),
+            service("pair", gpus=2, on=["n2"]),
+            chat("n2", "n2"),
+        ],
+        ["replica of pair: n2 to n3", "replica of big: n1 to n2"],
+    ),
+    "no room is made by emptying the node that was to take it": (
+        [
+            node("n1", serving=True),
+            node("n2", gpus=6, serving=True),
+            node("n3", serving=True),
+            gang("firm", on=["n3"], gpus=5),
+            service("big", gpus=4, on=["n1"]),
+            service("three", gpus=3, on=["n2"]),
+        ],
+        ["replica of three: n2 to n3"],
+    ),
     "memory counts as well as GPUs": (
         [node("n1", serving=True), node("n2", serving=True, memory_mib=10), chat("n1", "n2", memory_mib=6)],
         ["replica of chat: n2 to n1"],
