@@ -123,20 +123,38 @@ def loose(draw: st.DrawFn) -> Fleet:
     return Fleet(policy=draw(policies()), now=1000.0, nodes=fleet_nodes, workloads=tuple(work), services=tuple(idle))
 
 
+CROWDS = (
+    ("huge",),
+    ("huge",),
+    ("large",),
+    ("large", "pair"),
+    ("large", "small"),
+    ("large", "small", "small"),
+    ("trio",),
+    ("trio", "trio"),
+    ("trio", "pair"),
+    ("trio", "pair", "small"),
+    ("pair", "pair", "small"),
+    ("pair", "small", "small"),
+    (),
+)
+"""What is on a node: at least one GPU of eight stays free."""
+
+
 @st.composite
 def tight(draw: st.DrawFn) -> Fleet:
     """Return serving nodes with large replicas and small ones, on which nothing fits before something has moved."""
-    on: dict[str, list[str]] = {"large": [], "pair": [], "small": []}
-    count = draw(st.integers(3, 6))
+    on: dict[str, list[str]] = {"huge": [], "large": [], "trio": [], "pair": [], "small": []}
+    count = draw(st.integers(3, 9))
     names = [f"n{number}" for number in range(count)]
     work: list[Workload] = []
     for name in names:
-        on["large"] += [name] * draw(st.sampled_from([0, 1, 1, 1]))
-        on["pair"] += [name] * draw(st.sampled_from([0, 0, 1]))
-        on["small"] += [name] * draw(st.integers(0, 2))
+        there = draw(st.sampled_from(CROWDS))
+        for what in there:
+            on[what].append(name)
         if draw(st.integers(0, 3)) == 0:
-            work.append(gang(f"firm-{name}", gpus=draw(st.integers(1, 2)), on=[name]))
-    sizes = {"large": draw(st.sampled_from([3, 4])), "pair": 2, "small": 1}
+            work.append(gang(f"firm-{name}", gpus=1, on=[name]))
+    sizes = {"huge": 6, "large": draw(st.sampled_from([4, 4, 5])), "trio": 3, "pair": 2, "small": 1}
     served = tuple(service(what, gpus=sizes[what], on=there) for what, there in on.items())
     rules = policy(team("serving", nominal=99), team("research", nominal=99))
     fleet_nodes = tuple(node(name, serving=True) for name in names)

@@ -72,6 +72,18 @@ CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
         ],
         ["replica of pair: n2 to n3", "replica of big: n1 to n2"],
     ),
+    "what makes room is spared where another thing makes enough of everything": (
+        [
+            node("n1", serving=True, memory_mib=100),
+            node("n2", serving=True, memory_mib=10),
+            node("n3", serving=True, memory_mib=10),
+            *(gang(f"firm-{on}", on=[on], gpus=gpus) for on, gpus in (("n2", 2), ("n3", 5))),
+            service("big", gpus=4, memory_mib=8, on=["n1"]),
+            service("broad", gpus=2, on=["n2"]),
+            service("deep", gpus=1, memory_mib=8, on=["n2"]),
+        ],
+        ["replica of deep: n2 to n3", "replica of big: n1 to n2"],
+    ),
     "no room is made by emptying the node that was to take it": (
         [
             node("n1", serving=True),
