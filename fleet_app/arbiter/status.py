@@ -12,8 +12,10 @@ from dataclasses import asdict
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
+from fleet_app.engine.fragments import Picture, survey
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
@@ -147,3 +149,27 @@ def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
         "blocked_by": [] if wait is None else list(wait.blocked_by),
     }
     return {"name": name, "sentence": found.sentence, "ahead": list(found.ahead), **numbers}
+
+
+def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:
+    """Return how the free GPUs lie, and with `plan` what to move so that at most `most_nodes` more nodes are whole.
+
+    `plan` is None where it was not asked for, or where nobody has looked at the fleet yet.
+    """
+    if snapshot is None:
+        return {"pictures": [], "plan": None}
+    state, holds = snapshot.state, snapshot.plan.holds
+    moves = _compaction(compact(state, policy, snapshot.at, holds, most_nodes)) if plan else None
+    return {"pictures": [_picture(each) for each in survey(state, policy, holds)], "plan": moves}
+
+
+def _picture(picture: Picture) -> Row:
+    return asdict(picture) | {
+        "fits": [asdict(fit) for fit in picture.fits],
+        "blocks": [asdict(block) | {"gangs": [asdict(fit) for fit in block.gangs]} for block in picture.blocks],
+    }
+
+
+def _compaction(found: Compaction) -> Row:
+    moves = [asdict(move) | {"kind": move.kind.value} for move in found.moves]
+    return asdict(found) | {"moves": moves, "freed_nodes": list(found.freed_nodes)}

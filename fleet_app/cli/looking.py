@@ -1,4 +1,4 @@
-"""`fleet queue`, `nodes`, `services`, `explain` and `events`: what is, and why."""
+"""`fleet queue`, `nodes`, `services`, `fragments`, `explain` and `events`: what is, and why."""
 
 from __future__ import annotations
 
@@ -83,6 +83,43 @@ def services(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: 
     show.stdout().print(tables.services(found))
 
 
+def fragments(
+    *,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what to move so that more nodes become whole.")] = False,
+    most: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="With --plan: make no more nodes whole than this.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    gateway: GatewayUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show how the free GPUs lie: how many are stranded, and what would fit now.
+
+    STRANDED are free GPUs on nodes in use: they form no whole node. The columns after WHOLE NODES are how many
+    bundles of 1, 2, 4 and 8 GPUs fit; BLOCK is the most whole nodes in one domain. Nothing is moved.
+
+    Examples:
+      fleet fragments
+      fleet fragments --plan --nodes 4
+    """
+    query: dict[str, str | int] = {"plan": "true"} if plan else {}
+    found: Mapping[str, Any] = client.find(home, gateway).get("fragments", **query, **({"nodes": most} if most else {}))
+    if as_json:
+        show.data(found)
+        return
+    if not found.get("pictures"):
+        show.hint("The arbiter has seen no node yet.")
+        return
+    moves = found.get("plan")
+    if not plan or moves is None:
+        show.stdout().print(tables.fragments(found["pictures"]))
+        show.hint("What to move so that more nodes become whole: `fleet fragments --plan`.")
+        return
+    if moves["moves"]:
+        show.stdout().print(tables.moves(moves["moves"]))
+    show.hint(tables.outcome(moves))
+
+
 def explain(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A workload or a service.", show_default=False)],
     *,
@@ -126,7 +163,7 @@ def events(
       fleet events --follow --subject llm-pretrain
     """
     asked = client.find(home, gateway)
-    latest: deque[tables.Row] = deque(_since(asked, 0, subject), maxlen=last or 1)
+    latest: deque[tables.Row] = deque(since(asked, 0, subject), maxlen=last or 1)
     shown = list(latest) if last else []
     if not follow:
         if as_json:
@@ -140,13 +177,13 @@ def events(
     for entry in shown:
         _say(entry, as_json=as_json)
     while True:
-        for entry in _since(asked, after, subject):
+        for entry in since(asked, after, subject):
             after = int(entry["seq"])
             _say(entry, as_json=as_json)
         time.sleep(LOOK_EVERY_S)
 
 
-def _since(gateway: client.Gateway, after: int, subject: str | None) -> Iterator[tables.Row]:
+def since(gateway: client.Gateway, after: int, subject: str | None) -> Iterator[tables.Row]:
     """Yield every event after a number, page by page."""
     more = {"subject": subject} if subject else {}
     while True:

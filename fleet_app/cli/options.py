@@ -1,4 +1,4 @@
-"""The options that many commands share, and how a function becomes a command."""
+"""The options that many commands share, how they are read, and how a function becomes a command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from fleet_app.cli import show
+from fleet_app.engine.errors import RequestError
+from fleet_app.policy.units import parse_duration
 
 DEFAULT_HOME = Path("~/.fleet")
 
@@ -35,6 +37,16 @@ GatewayUrl = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", callback=_json_asked, help="Print JSON; errors too, on stderr.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a workload.", show_default=False)]
+
+
+def seconds(text: str, option: str) -> float:
+    """Return the seconds of a duration such as `1m30s`. Raises RequestError that names the option."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise RequestError(
+            f"{text!r} is no duration", where=option, fix="Write for example 30s, 2m or 1h30m"
+        ) from error
 
 
 def add_command(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:

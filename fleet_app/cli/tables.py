@@ -140,6 +140,69 @@ def services(found: Sequence[Row]) -> Table:
     return table
 
 
+def fragments(pictures: Sequence[Row]) -> Table:
+    """Return how the free GPUs of each part of the fleet lie, and what would fit."""
+    sizes = [int(fit["gpus"]) for fit in pictures[0]["fits"]]
+    levels = [str(block["level"]) for block in pictures[0]["blocks"]]
+    fit = (f"{gpus} GPU{'' if gpus == 1 else 's'}" for gpus in sizes)
+    table = _table(
+        "PART", "GPUS", "FREE", "STRANDED", "WHOLE NODES", *fit, *(f"BLOCK {name.upper()}" for name in levels)
+    )
+    for each in pictures:
+        table.add_row(
+            str(each["part"]),
+            str(each["total_gpus"]),
+            str(each["free_gpus"]),
+            stranded(each),
+            str(each["whole_nodes"]),
+            *(str(fits["bundles"]) for fits in each["fits"]),
+            *(plain(block_of(block)) for block in each["blocks"]),
+        )
+    return table
+
+
+def stranded(picture: Row) -> str:
+    """Return stranded GPUs, and which part of all that is, such as `6 (5.0 %)`."""
+    gpus, total = int(picture["stranded_gpus"]), int(picture["total_gpus"])
+    return f"{gpus} ({100 * gpus / total:.1f} %)" if total else str(gpus)
+
+
+def block_of(block: Row) -> str:
+    """Return the largest block of a level and where it is, such as `4 on s1/l2`."""
+    nodes, domain = int(block["nodes"]), str(block["domain"])
+    return f"{nodes} on {domain}" if nodes and domain != block["level"] else str(nodes)
+
+
+def moves(found: Sequence[Row]) -> Table:
+    """Return the table of moves, in the order in which they would be carried out."""
+    table = _table("MOVE", "OF", "GRANT", "GPUS", "FROM", "TO", "WHY")
+    for move in found:
+        names = (str(move[key]) for key in ("what", "grant"))
+        where_ = (plain(str(move[key])) for key in ("source", "target", "why"))
+        table.add_row(str(move["kind"]), *(plain(name) or "-" for name in names), str(move["gpus"]), *where_)
+    return table
+
+
+def outcome(plan: Row) -> str:
+    """Return what a plan of moves comes to, as a sentence."""
+    if not plan["moves"]:
+        return f"Nothing to move: no node can be emptied. {plan['stranded_before_gpus']} GPUs are stranded."
+    freed, count = len(plan["freed_nodes"]), len(plan["moves"])
+    lost = f", {duration(float(plan['lost_gpu_s']))} of GPU time done again" if plan["lost_gpu_s"] else ""
+    return (
+        f"{count} move{'' if count == 1 else 's'} would make {freed} more node{'' if freed == 1 else 's'} whole: "
+        f"{plan['stranded_before_gpus']} stranded GPUs become {plan['stranded_after_gpus']}{lost}. Nothing was moved."
+    )
+
+
+def forecast(clock: Sequence[str], rows: Sequence[Row], quantiles: Sequence[float]) -> Table:
+    """Return the table of GPUs that will be wanted, a column a quantile; `clock` has the time of each row."""
+    table = _table("AT", *(f"P{100 * q:g}" for q in quantiles))
+    for at, row in zip(clock, rows, strict=True):
+        table.add_row(at, *(f"{gpus:.0f}" for gpus in row["wanted_gpus"]))
+    return table
+
+
 def events(entries: Sequence[Row], clock: Mapping[int, str]) -> Table:
     """Return events, oldest first; `clock` has the time of each by its number."""
     table = _table("SEQ", "TIME", "KIND", "SUBJECT", "DETAIL")

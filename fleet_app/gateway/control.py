@@ -55,6 +55,13 @@ class EventsQuery(_Query):
     subject: Annotated[str, Field(max_length=256)] | None = None
 
 
+class FragmentsQuery(_Query):
+    """Whether moves are wanted too, and for how many nodes at most."""
+
+    plan: bool = False
+    nodes: Annotated[int, Field(ge=1, le=2**31)] | None = None
+
+
 class DrainBody(_Query):
     """How long a drain may take, in seconds; left out, it is the workload's own grace."""
 
@@ -84,6 +91,7 @@ class ControlApi:
             web.get(CONTROL + "workloads", self._list),
             web.get(CONTROL + "nodes", self._nodes),
             web.get(CONTROL + "services", self._services),
+            web.get(CONTROL + "fragments", self._fragments),
             web.get(CONTROL + "explain/{name}", self._explain),
             web.get(CONTROL + "events", self._events),
             web.get(CONTROL + "policy", self._policy),
@@ -121,6 +129,13 @@ class ControlApi:
         journal = self._workloads.journal
         rows = status.services(journal.demands().values(), journal.grants().values(), self._workloads.snapshot())
         return web.json_response(rows)
+
+    async def _fragments(self, request: web.Request) -> web.Response:
+        asked = _valid(FragmentsQuery, dict(request.query), "query")
+        snapshot, rules = self._workloads.snapshot(), to_engine(self._submissions.policy())
+        # Seconds on a fleet of thousands of nodes: not on the loop that serves the others.
+        found = await asyncio.to_thread(status.fragments, snapshot, rules, plan=asked.plan, most_nodes=asked.nodes)
+        return web.json_response(found)
 
     async def _explain(self, request: web.Request) -> web.Response:
         snapshot, name = self._workloads.snapshot(), request.match_info["name"]

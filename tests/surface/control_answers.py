@@ -81,6 +81,45 @@ SERVICES = [
     }
 ]
 
+FRAGMENTS = {
+    "pictures": [
+        {
+            "part": "fleet",
+            "nodes": 3,
+            "total_gpus": 24,
+            "free_gpus": 14,
+            "stranded_gpus": 6,
+            "whole_nodes": 1,
+            "fits": [{"gpus": 1, "bundles": 14}, {"gpus": 8, "bundles": 1}],
+            "blocks": [
+                {"level": "fleet", "domain": "fleet", "nodes": 1, "gangs": [{"nodes": 1, "gangs": 1}]},
+                {"level": "leaf", "domain": "s1/l2", "nodes": 1, "gangs": [{"nodes": 1, "gangs": 1}]},
+            ],
+        }
+    ],
+    "plan": None,
+}
+
+MOVES = {
+    "moves": [
+        {
+            "kind": "replica",
+            "what": "chat.Chat",
+            "grant": "g7",
+            "source": "n03",
+            "target": "n05",
+            "gpus": 2,
+            "lost_gpu_s": 0.0,
+            "why": "empties n03",
+        }
+    ],
+    "freed_nodes": ["n03"],
+    "stranded_before_gpus": 9,
+    "stranded_after_gpus": 1,
+    "whole_nodes_before": 1,
+    "lost_gpu_s": 90.0,
+}
+
 EVENTS = [
     {"seq": 1, "at": 1_800_000_000.25, "kind": "submitted", "subject": "llm", "detail": {"team": "research"}},
     {"seq": 2, "at": 1_800_000_001.5, "kind": "admitted", "subject": "batch-1", "detail": {"nodes": ["n03"]}},
@@ -90,6 +129,7 @@ ANSWERS: dict[str, Any] = {
     f"GET {BASE}workloads": WORKLOADS,
     f"GET {BASE}nodes": NODES,
     f"GET {BASE}services": SERVICES,
+    f"GET {BASE}fragments": FRAGMENTS,
     f"GET {BASE}events": EVENTS,
     f"GET {BASE}status": {
         "arbiter": {"alive": True, "lease_age_s": 0.4},

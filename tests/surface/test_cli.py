@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from fleet_app.cli.main import app
 from fleet_app.cli.reference import reference
-from tests.surface.control_answers import ANSWERS, BASE, EVENTS, NODES, SERVICES, WORKLOADS, workload
+from tests.surface.control_answers import ANSWERS, BASE, EVENTS, FRAGMENTS, MOVES, NODES, SERVICES, WORKLOADS, workload
 from tests.surface.control_stand_in import Control, Turns, refused, served
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
@@ -58,6 +58,13 @@ TEXTS = {
             "chat.Chat  serving  4 GPU  5       2        1",
         ],
     ),
+    "fragments say what is stranded and what fits": (
+        ["fragments"],
+        [
+            "PART   GPUS  FREE  STRANDED    WHOLE NODES  1 GPU  8 GPUs  BLOCK FLEET  BLOCK LEAF",
+            "fleet  24    14    6 (25.0 %)  1            14     1       1            1 on s1/l2",
+        ],
+    ),
     "an explanation is a sentence about the name": (["explain", "llm"], ["llm needs 4 whole nodes on one spine"]),
     "the policy in force is printed as it stands": (["policy", "show"], ["version: 1", "name: demo"]),
     "a policy's changes are listed": (
@@ -85,6 +92,26 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str], list[str]]:
     return arguments[:at], ["--"], arguments[at + 1 :]
 
 
+def test_the_moves_that_make_nodes_whole_are_a_table_and_what_they_come_to_is_said_on_stderr() -> None:
+    with served({f"GET {BASE}fragments": {**FRAGMENTS, "plan": MOVES}}) as control:
+        result = fleet("fragments", "--plan", "--nodes", "2", "--gateway", control.url)
+        assert control.asked[-1].query == {"plan": "true", "nodes": "2"}
+    assert lines(result.stdout) == [
+        "MOVE     OF         GRANT  GPUS  FROM  TO   WHY",
+        "replica  chat.Chat  g7     2     n03   n05  empties n03",
+    ]
+    said = "1 move would make 1 more node whole: 9 stranded GPUs become 1, 1m30s of GPU time done again."
+    assert said in " ".join(result.stderr.split())
+
+
+def test_where_nothing_can_be_emptied_there_is_nothing_to_move() -> None:
+    nothing = {**MOVES, "moves": [], "freed_nodes": []}
+    with served({f"GET {BASE}fragments": {**FRAGMENTS, "plan": nothing}}) as control:
+        result = fleet("fragments", "--plan", "--gateway", control.url)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "Nothing to move: no node can be emptied. 9 GPUs are stranded." in " ".join(result.stderr.split())
+
+
 def test_events_are_a_table_with_the_time_of_day(control: Control) -> None:
     shown = lines(fleet("events", "--gateway", control.url).stdout)
     assert shown[0].split() == ["SEQ", "TIME", "KIND", "SUBJECT", "DETAIL"]
@@ -104,6 +131,7 @@ JSON = {
     "the queue with what has ended": (["queue", "--all"], WORKLOADS),
     "nodes": (["nodes"], NODES),
     "services": (["services"], SERVICES),
+    "fragments": (["fragments"], FRAGMENTS),
     "events": (["events"], EVENTS),
     "the last event alone": (["events", "--last", "1"], EVENTS[1:]),
     "an explanation": (["explain", "llm"], ANSWERS[f"GET {BASE}explain/llm"]),
@@ -136,6 +164,10 @@ NO_FLEET = {
     "up with nothing to start": (["up"], 2, "--fleet or --attach"),
     "up with both": (["up", "--fleet", "x.yaml", "--attach", "auto"], 2, "--fleet or --attach"),
     "up through Ray's client": (["up", "--attach", "ray://head:10001"], 2, "HOST:PORT"),
+    "a history that is not there": (["forecast", "--history", "/nonexistent.csv"], 2, "cannot be read"),
+    "a history of something else": (["forecast", "--history", str(CLUSTERS / "demo.yaml")], 2, "is no sample"),
+    "a start-up that is no duration": (["forecast", "--history", "x", "--startup", "soon"], 2, "is no duration"),
+    "no time between samples": (["forecast", "--every", "0s"], 2, "is no time between samples"),
     "up with nodes that are not there": (["up", "--fleet", "/nonexistent.yaml"], 2, "cannot be read"),
     "up without a policy": (["up", "--fleet", str(CLUSTERS / "small-nodes.yaml")], 2, "--policy"),
     "up with a Serve config that is not there": (
@@ -295,8 +327,31 @@ def test_the_environment_says_where_the_gateway_is_and_its_token(control: Contro
 
 
 def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
-    commands = ["up", "down", "status", "pause", "resume", "submit", "queue", "nodes", "services", "explain", "drain"]
-    commands += ["cancel", "logs", "events", "demo", "policy", "policy validate", "policy schema", "policy show"]
+    commands = [
+        "up",
+        "down",
+        "status",
+        "pause",
+        "resume",
+        "submit",
+        "queue",
+        "nodes",
+        "services",
+        "fragments",
+        "forecast",
+    ]
+    commands += [
+        "explain",
+        "drain",
+        "cancel",
+        "logs",
+        "events",
+        "demo",
+        "policy",
+        "policy validate",
+        "policy schema",
+        "policy show",
+    ]
     text = reference()
     assert [line for line in text.splitlines() if line.startswith("###")][1:] == [
         f"### `fleet {command}`" for command in [*commands, "policy diff", "policy apply"]

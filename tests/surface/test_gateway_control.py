@@ -13,7 +13,7 @@ from fleet_app.arbiter.notes import What
 from fleet_app.engine.lifecycle import Event
 from fleet_app.engine.plan import Hold, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
-from tests.builders import node, shape
+from tests.builders import node, service, shape, state
 from tests.surface.bench import POLICY, Bench, bench
 from tests.surface.hand import Hand
 from tests.surface.test_gateway_jobs import running, spooled, submit
@@ -32,6 +32,7 @@ async def test_everything_is_shown_before_there_is_an_arbiter(tmp_path: Path) ->
     async with bench(tmp_path) as gateway:
         for what in ("workloads", "nodes", "services", "events"):
             assert await get(gateway, what) == []
+        assert await get(gateway, "fragments?plan=true") == {"pictures": [], "plan": None}
         status = await get(gateway, "status")
         assert isinstance(status, dict)
         assert status["arbiter"] == {"alive": False, "lease_age_s": None}
@@ -82,6 +83,21 @@ async def test_the_fleet_is_shown_as_the_arbiter_last_saw_it(tmp_path: Path) -> 
             "fleet_arbiter_lease_age_seconds 0",
         ):
             assert f"\n{line}" in text
+
+
+@pytest.mark.anyio
+async def test_free_gpus_are_surveyed_and_moves_are_recommended_when_asked_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as gateway:
+        parts = (*(node(name, serving=True) for name in ("n1", "n2")), service("chat", on=["n1", "n2"], team="serving"))
+        Hand(tmp_path).show(state(*parts), Plan())
+        found = await get(gateway, "fragments")
+        assert isinstance(found, dict)
+        assert [(each["part"], each["stranded_gpus"]) for each in found["pictures"]] == [("fleet", 14), ("serving", 14)]
+        assert found["plan"] is None
+        found = await get(gateway, "fragments?plan=true&nodes=1")
+        assert isinstance(found, dict)
+        assert [(move["source"], move["target"]) for move in found["plan"]["moves"]] == [("n1", "n2")]
+        assert (await gateway.get("/api/fleet/fragments?nodes=0")).status == 400
 
 
 @pytest.mark.anyio

@@ -98,6 +98,7 @@ def test_everything_is_json() -> None:
         status.nodes(snapshot, [], [], policy()),
         status.workloads([record(gang("big", nodes=2))], snapshot, policy()),
         status.explain(snapshot, policy(), "big"),
+        status.fragments(snapshot, policy(), plan=True),
     ]
     assert json.loads(json.dumps(rows))
     assert status.nodes(None, [], [], policy()) == []
