@@ -15,10 +15,9 @@ from urllib.parse import quote
 import typer
 
 from fleet_app.cli import client, show, waiting
-from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, Name
+from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, Name, seconds
 from fleet_app.engine.errors import RequestError
 from fleet_app.policy.specs import load_spec
-from fleet_app.policy.units import parse_duration
 
 _NAME_LETTERS = string.ascii_lowercase + string.digits
 
@@ -134,7 +133,7 @@ def drain(
     Example:
       fleet drain batch-7 --grace 30s
     """
-    body = {} if grace is None else {"grace_s": _seconds(grace)}
+    body = {} if grace is None else {"grace_s": seconds(grace, "--grace")}
     answer = client.find(home, gateway).post(f"drain/{quote(name, safe='')}", body)
     _answered(answer, f"Asked {name} to leave. See it with `fleet explain {name}`.", as_json=as_json)
 
@@ -224,15 +223,6 @@ def _uploaded(gateway: client.Gateway, runtime_env: object) -> object:
 
     with show.busy("Uploading"):
         return upload(gateway.url, gateway.headers, runtime_env)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise RequestError(
-            f"{text!r} is no duration", where="--grace", fix="Write for example 30s, 2m or 1h30m"
-        ) from error
 
 
 def _letters(count: int) -> str:
