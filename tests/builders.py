@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import DrainContract, Headroom, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
@@ -42,6 +43,7 @@ def node(
     condition: Condition = Condition.READY,
     foreign: Shape = NOTHING,
     owners: Sequence[str] = (),
+    down_since: float | None = None,
 ) -> Node:
     """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
     return Node(
@@ -54,6 +56,7 @@ def node(
         condition=condition,
         foreign=foreign,
         foreign_owners=tuple(owners),
+        down_since=down_since,
     )
 
 
@@ -225,6 +228,7 @@ def policy(
     longest_grace_s: float = 600.0,
     max_broken: int = 3,
     immediate_gpus: int = 0,
+    health: Health | None = None,
 ) -> Policy:
     """Return a policy with the teams given (default: research and serving) under one organisation, `org`."""
     teams = quotas or (team("research"), team("serving"))
@@ -234,13 +238,35 @@ def policy(
         classes=tuple(classes),
         drain=DrainContract(grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken),
         headroom=Headroom(immediate_gpus=immediate_gpus),
+        health=health or Health(),
     )
 
 
-def state(*parts: Node | Workload | Service) -> FleetState:
-    """Return a state of these nodes, workloads and services, in any order."""
+def failure(
+    who: str = "gang", *on: str, at: float = 0.0, cause: Cause = Cause.JOB, node: str | None = None, why: str = "x"
+) -> Failure:
+    """Return a gang's failure on these nodes, for a reason that nobody knows."""
+    return Failure(workload=who, nodes=on or ((node,) if node else ()), at=at, cause=cause, node=node, why=why)
+
+
+def quarantined(
+    name: str = "n1",
+    *,
+    since: float = 0.0,
+    until: float = 1000.0,
+    owner: str = "ada",
+    released_at: float | None = None,
+) -> Quarantined:
+    """Return a node that is kept out for 1000 seconds."""
+    return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
+
+
+def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetState:
+    """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
         workloads=tuple(part for part in parts if isinstance(part, Workload)),
         services=tuple(part for part in parts if isinstance(part, Service)),
+        failures=tuple(part for part in parts if isinstance(part, Failure)),
+        quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
     )

@@ -15,6 +15,7 @@ from fleet_app.arbiter.ports import (
     BoardView,
     BundleView,
     ClusterView,
+    Death,
     Fence,
     GroupView,
     JobRequest,
@@ -153,6 +154,9 @@ class FakeJobs:
         self.counted += 1
         world = self._world
         return {attempt: world.jobs[attempt].processes(world.now) for attempt in attempts if attempt in world.jobs}
+
+    def death(self, job_id: str) -> Death | None:
+        return self._world.deaths.get(job_id)
 
     def delete(self, job_id: str) -> None:
         self._world.jobs.pop(job_id, None)

@@ -18,7 +18,20 @@ from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests import virtual
-from tests.builders import BACKFILL, CLASSES, COMMITTED, backfill, gang, grant, node, policy, service, shape, team
+from tests.builders import (
+    BACKFILL,
+    CLASSES,
+    COMMITTED,
+    backfill,
+    gang,
+    grant,
+    node,
+    policy,
+    quarantined,
+    service,
+    shape,
+    team,
+)
 from tests.virtual import Fleet
 
 T = TypeVar("T")
@@ -154,7 +167,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "cancel", "node", "foreign", "quota")
+RARE = ("save", "vacate", "drain", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
 """What disturbs a fleet from outside."""
 
 
@@ -217,7 +230,15 @@ def _submit(fleet: Fleet, event: Happening) -> Fleet:
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
-    return virtual.with_node(fleet, replace(chosen, condition=condition))
+    away_since = fleet.now if event.amount > 1 and condition is Condition.DOWN else None
+    return virtual.with_node(fleet, replace(chosen, condition=condition, down_since=away_since))
+
+
+def _quarantine(fleet: Fleet, event: Happening) -> Fleet:
+    name = fleet.nodes[event.which % len(fleet.nodes)].name
+    if any(one.node == name and one.binds(fleet.now) for one in fleet.quarantines):
+        return virtual.released(fleet, name)
+    return virtual.quarantined(fleet, quarantined(name, since=fleet.now, until=fleet.now + 50.0 * event.amount))
 
 
 def _foreign(fleet: Fleet, event: Happening) -> Fleet:
@@ -255,6 +276,9 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "want": _to_service(virtual.demanded),
     "node": _node,
     "foreign": _foreign,
+    "fail": _to_one(_runs, virtual.failed),
+    "die": _to_one(_runs, virtual.rank_died),
+    "quarantine": _quarantine,
     "quota": _quota,
 }
 

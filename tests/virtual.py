@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fleet_app.engine.decide import decide
+from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, TakeGrant
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Quarantine, Release, TakeGrant
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
-from fleet_app.engine.workload import Grant, Service, Workload
+from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +39,20 @@ class Fleet:
     services: tuple[Service, ...] = ()
     ended: tuple[Workload, ...] = ()
     drains: tuple[Drained, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    quarantines: tuple[Quarantined, ...] = ()
     grants_made: int = 0
 
     @property
     def state(self) -> FleetState:
         """Return what a decision is made of."""
-        return FleetState(nodes=self.nodes, workloads=self.workloads, services=self.services)
+        return FleetState(
+            nodes=self.nodes,
+            workloads=self.workloads,
+            services=self.services,
+            failures=self.failures,
+            quarantines=self.quarantines,
+        )
 
     def workload(self, name: str) -> Workload:
         """Return the workload of that name, ended or not."""
@@ -95,8 +104,18 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
                 note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
                 fleet = replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
-            case Kill() | Lose():
+            case Kill():
                 fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
+            case Lose():
+                one = fleet.workload(action.workload)
+                fleet = _put(_failed(fleet, one, Cause.NODE, action.node), replace(one, killed=True))
+            case Quarantine():
+                told = Quarantined(
+                    node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until
+                )
+                fleet = quarantined(fleet, told)
+            case Release():
+                fleet = released(fleet, action.node)
             case GiveGrant():
                 number = fleet.grants_made + 1
                 given = Grant(name=f"grant-{number:04}", node=action.node)
@@ -157,6 +176,30 @@ def left(fleet: Fleet, *names: str) -> Fleet:
 def completed(fleet: Fleet, name: str) -> Fleet:
     """Let a workload come to its own end."""
     return _put(fleet, _stepped(fleet.workload(name), Event.SUCCEED))
+
+
+def failed(fleet: Fleet, name: str) -> Fleet:
+    """Let a workload fail, nobody knows why."""
+    one = fleet.workload(name)
+    return _put(_failed(fleet, one, Cause.JOB), _stepped(one, Event.FAIL))
+
+
+def rank_died(fleet: Fleet, name: str) -> Fleet:
+    """Let the first rank of a workload die, and so all of it; it goes back to the queue."""
+    one = fleet.workload(name)
+    return _put(_failed(fleet, one, Cause.RANK, one.nodes[0]), _emptied(_stepped(one, Event.REQUEUE)))
+
+
+def quarantined(fleet: Fleet, told: Quarantined) -> Fleet:
+    """Keep a node out."""
+    others = tuple(one for one in fleet.quarantines if one.node != told.node)
+    return replace(fleet, quarantines=(*others, told))
+
+
+def released(fleet: Fleet, name: str) -> Fleet:
+    """Let a node in again."""
+    told = next(one for one in fleet.quarantines if one.node == name)
+    return quarantined(fleet, replace(told, released_at=fleet.now))
 
 
 def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:
@@ -244,6 +287,12 @@ def _put(fleet: Fleet, changed: Workload) -> Fleet:
         return replace(fleet, workloads=tuple(live))
     rest = tuple(one for one in live if one.name != changed.name)
     return replace(fleet, workloads=rest, ended=(*fleet.ended, changed))
+
+
+def _failed(fleet: Fleet, one: Workload, cause: Cause, node: str | None = None) -> Fleet:
+    told = Failure(workload=one.name, nodes=one.nodes, at=fleet.now, cause=cause, node=node, why="it happened")
+    gangs_or_lost = one.kind is Kind.GANG or cause is Cause.NODE
+    return replace(fleet, failures=(*fleet.failures, told)) if gangs_or_lost else fleet
 
 
 def _served(fleet: Fleet, changed: Service) -> Fleet:

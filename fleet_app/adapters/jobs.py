@@ -23,7 +23,7 @@ import ray
 
 from fleet_app.adapters import private, processes
 from fleet_app.adapters.probes import Probes
-from fleet_app.arbiter.ports import JobRequest, JobView
+from fleet_app.arbiter.ports import Death, JobRequest, JobView
 from fleet_app.engine.errors import ConflictError, FaultError, NotFoundError, RequestError
 from fleet_app.worker import contract
 
@@ -36,6 +36,10 @@ to fill the GCS. Once the job runs, Ray itself keeps its packages."""
 SETTLED_S = 5
 """How long after its end a job is left alone: Ray looks at it once more within 1 to 2 s, and would write a job that
 it no longer finds back as FAILED."""
+
+LONGEST_WHY = 200
+KILLED_CODES = frozenset({-9, 137})
+"""How an entrypoint's exit code says SIGKILL: as its own process, or as a shell passes it on."""
 
 SAFE_PACKAGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 # Ray's own keys in metadata: the first makes Ray take another job's driver for this one's.
@@ -115,6 +119,25 @@ class RayJobs:
         elsewhere = self._probes.count(attempts) if attempts else {}
         return {attempt: len(pids) + elsewhere[attempt] for attempt, pids in here.items()}
 
+    def death(self, job_id: str) -> Death | None:
+        """Return the first rank of an ended job that died by no doing of its own; None when none is known.
+
+        A rank is an actor of the job, or its driver, which counts when SIGKILL ended it: nobody does that to himself.
+        What ended after the driver had gone was ended with it, and is none.
+        """
+        try:
+            job: dict[str, Any] = self._call("GET", f"/api/jobs/{job_id}").json()
+        except NotFoundError:
+            return None
+        driver, ended_at_ms = job.get("job_id"), job.get("end_time")
+        lost = private.lost_actors(driver) if driver else ()
+        for death in lost:
+            if ended_at_ms is not None and death.at_ms <= ended_at_ms:
+                return Death(node_id=death.node_id, why=_how(death))
+        if job.get("driver_exit_code") in KILLED_CODES:
+            return Death(node_id=str(job.get("driver_node_id") or ""), why="driver: ended by SIGKILL")
+        return None
+
     def delete(self, job_id: str) -> None:
         """Forget an ended job; nothing happens when it is not known.
 
@@ -181,6 +204,12 @@ def _packages(runtime_env: Mapping[str, object]) -> Iterator[str]:
     for uri in [runtime_env.get("working_dir"), *(modules if isinstance(modules, list | tuple) else ())]:
         if isinstance(uri, str) and uri.startswith("gcs://"):
             yield uri
+
+
+def _how(death: private.DeathFact) -> str:
+    """Return how an actor died, from the first sentence of what Ray says about its worker."""
+    detail = death.why.partition("Worker exit detail:")[2].strip() or death.why
+    return f"{death.class_name} (pid {death.pid}): {detail.split('. ')[0][:LONGEST_WHY]}"
 
 
 def _refusal(response: httpx.Response, where: str) -> RequestError | FaultError:

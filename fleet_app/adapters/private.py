@@ -18,6 +18,7 @@ import ray
 from ray._private import state as ray_state
 from ray._private import worker as ray_worker
 from ray._private.authentication.http_token_authentication import get_auth_headers_if_auth_enabled
+from ray.core.generated import common_pb2 as untyped_common_pb2
 from ray.core.generated import gcs_pb2 as untyped_gcs_pb2
 from ray.exceptions import RayError
 from ray.util.state.exception import RayStateApiException
@@ -32,9 +33,13 @@ GROUP_ID = re.compile(r"[0-9a-f]{36}")
 BUNDLE_RESOURCE = re.compile(r"bundle_group_(?P<index>\d+)_(?P<group_id>[0-9a-f]{36})")
 CREATED = "CREATED"
 HEAD_RESOURCE = "node:__internal_head__"
+WORKER_LOST = re.compile(r"SYSTEM_ERROR(?!.*exit code \d)", re.DOTALL)
+"""In the text of a death: a signal or a crash ended the worker, not Ray; and it did not leave with an exit code."""
+
 LIVE_ACTOR_STATES = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
 
 gcs_pb2: Any = untyped_gcs_pb2
+common_pb2: Any = untyped_common_pb2
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,6 +97,17 @@ class ActorFact:
     gpus: float
     detached: bool
     attempt: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathFact:
+    """An actor whose worker process was lost; `at_ms` is in milliseconds since the epoch."""
+
+    class_name: str
+    node_id: str
+    pid: int
+    at_ms: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +263,27 @@ def _actor(row: Any) -> ActorFact:
     )
 
 
+@faulty
+def lost_actors(ray_job_id: str) -> tuple[DeathFact, ...]:
+    """Return the actors of one Ray job whose processes died by no doing of the program or of Ray, earliest first."""
+    table = _accessor().get_actor_table(ray.JobID.from_hex(ray_job_id), "DEAD")
+    deaths = filter(None, (_death(gcs_pb2.ActorTableData.FromString(raw)) for raw in table))
+    return tuple(sorted(deaths, key=lambda death: (death.at_ms, death.node_id, death.pid)))
+
+
+def _death(row: Any) -> DeathFact | None:
+    told = row.death_cause.actor_died_error_context
+    if told.reason != common_pb2.ActorDiedErrorContext.WORKER_DIED or not WORKER_LOST.search(told.error_message):
+        return None
+    return DeathFact(
+        class_name=row.class_name,
+        node_id=(row.node_id or row.address.node_id).hex(),
+        pid=row.pid,
+        at_ms=int(row.end_time),
+        why=told.error_message,
+    )
+
+
 def gpus_in(required: Mapping[str, float]) -> float:
     """Return the GPUs in a demand; inside a group they go by `GPU_group_<id>` and `GPU_group_<index>_<id>`."""
     return max((value for key, value in required.items() if key == "GPU" or key.startswith("GPU_group_")), default=0.0)
@@ -321,6 +358,7 @@ def check_contract() -> tuple[Problem, ...]:
         "marker resource of the head node": _one_head,
         "placement groups: all, by id, by name, in resources": _groups_agree,
         "actor table by state": lambda: all(len(actor.node_id) % 2 == 0 for actor in live_actors()),
+        "causes of actors' deaths": lambda: lost_actors("ffffffff") == (),
         "internal KV: write, list, read, remove": _kv_works,
         "pinning of packages": lambda: pin_package("gcs://_ray_pkg_0000000000000000.zip", 1) is None,
         "headers for the dashboard": lambda: isinstance(auth_headers(), dict),

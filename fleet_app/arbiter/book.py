@@ -7,14 +7,18 @@ know SQLite or rules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL
 
 V = TypeVar("V")
+
+News = Note | Failure
+"""What a look at a workload brings beside its record: what happened, and what went wrong."""
 
 
 class Table(Generic[V]):
@@ -28,6 +32,10 @@ class Table(Generic[V]):
     def __iter__(self) -> Iterator[V]:
         """Yield the values by name; the table may be changed meanwhile."""
         return iter([self._rows[name] for name in sorted(self._rows)])
+
+    def items(self) -> list[tuple[str, V]]:
+        """Return names and values, by name."""
+        return sorted(self._rows.items(), key=lambda row: row[0])
 
     def __contains__(self, name: str) -> bool:
         """Return whether there is a value of that name."""
@@ -51,7 +59,7 @@ class Table(Generic[V]):
 
 
 class Book:
-    """Workloads, grants, services, settings, and the notes that are not written yet."""
+    """Workloads, grants, services, failures, quarantines, settings, and the notes that are not written yet."""
 
     def __init__(
         self,
@@ -60,11 +68,13 @@ class Book:
         demands: Mapping[str, Demand] | None = None,
         meta: Mapping[str, str] | None = None,
     ) -> None:
-        """Start with what the journal has."""
+        """Start with what the journal has; `failures` and `quarantines` are set once it is read."""
         self.records: Table[Record] = Table(records)
         self.grants: Table[GrantRecord] = Table(grants)
         self.demands: Table[Demand] = Table(demands)
         self.meta: Table[str] = Table(meta)
+        self.failures: Table[Failure] = Table()
+        self.quarantines: Table[Quarantined] = Table()
         self.notes: list[Note] = []
         known = (records or {}).values()
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
@@ -74,16 +84,16 @@ class Book:
     @property
     def changed(self) -> bool:
         """Return whether anything waits to be written."""
-        tables = (self.records, self.grants, self.demands, self.meta)
-        return bool(self.notes) or any(table.changed for table in tables)
+        return bool(self.notes) or any(table.changed for table in self._tables())
 
     def written(self) -> None:
         """Forget what changed: the journal has it."""
         self.notes.clear()
-        self.records.changed.clear()
-        self.grants.changed.clear()
-        self.demands.changed.clear()
-        self.meta.changed.clear()
+        for table in self._tables():
+            table.changed.clear()
+
+    def _tables(self) -> tuple[Table[Any], ...]:
+        return (self.records, self.grants, self.demands, self.meta, self.failures, self.quarantines)
 
     def live(self) -> list[Record]:
         """Return the records of workloads that have not ended, by name."""
@@ -95,10 +105,14 @@ class Book:
         """Return the records of workloads that are to be deleted, by name."""
         return [record for name in sorted(self._forgotten) if (record := self.records.get(name)) is not None]
 
-    def put(self, record: Record, notes: Iterable[Note] = ()) -> None:
+    def put(self, record: Record, news: Iterable[News] = ()) -> None:
         """Set a workload's record, with what happened to it."""
         self.records.put(record.name, record)
-        self.notes.extend(notes)
+        for one in news:
+            if isinstance(one, Failure):
+                self.failures.put(f"{one.workload}/{one.node or ''}/{one.at:.3f}", one)
+            else:
+                self.notes.append(one)
         self._mark(record.name, live=record.workload.phase not in TERMINAL)
         if record.forgotten:
             self._forgotten.add(record.name)

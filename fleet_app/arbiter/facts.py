@@ -5,7 +5,8 @@ Looks no further than it must: an idle fleet costs two calls. Does not know what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,14 +18,17 @@ from fleet_app.arbiter.ports import (
     Clock,
     Cluster,
     ClusterView,
+    Death,
     GroupView,
     Jobs,
     JobView,
     NodeView,
 )
 from fleet_app.arbiter.records import Record
+from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import NodeClass
+from fleet_app.engine.workload import Kind
 from fleet_app.worker import contract
 
 ENDED = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
@@ -51,7 +55,8 @@ class Facts:
     `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are the fleet's
     groups by name, `ids` the same by id. `jobs` are Ray's; they are empty and `jobs_seen` is false when the job server
     was not asked this time, or did not answer: nothing follows from a job's absence then. `left` says how many
-    processes an attempt still has, for those that may be over.
+    processes an attempt still has, for those that may be over. `deaths` has the gangs' attempts that failed, and which
+    rank died; one that nobody could answer for is not in it.
     """
 
     now: float
@@ -61,12 +66,17 @@ class Facts:
     jobs: Mapping[str, JobView] = field(default_factory=dict)
     jobs_seen: bool = True
     left: Mapping[str, int] = field(default_factory=dict)
+    deaths: Mapping[str, Death | None] = field(default_factory=dict)
     board: BoardView = field(default_factory=BoardView)
     names: Mapping[str, str] = field(default_factory=dict)
 
     def ready(self, group: GroupView) -> bool:
         """Return whether a group has all of its bundles, on living nodes of the fleet."""
         return group.state == READY and all(bundle.node_id in self.names for bundle in group.bundles)
+
+    def in_doubt(self, group: GroupView) -> bool:
+        """Return whether Ray shows a group as whole, though a node of it is not to be seen: it may be back (H1)."""
+        return group.state == READY and all(bundle.node_id for bundle in group.bundles) and not self.ready(group)
 
     def places(self, group: GroupView) -> tuple[str, ...]:
         """Return the names of the nodes that a ready group's bundles are on, in order."""
@@ -117,9 +127,21 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
         jobs=jobs,
         jobs_seen=answer is not None,
         left={attempt: left.get(attempt, 0) for attempt in sorted(ending)},
+        deaths=dict(_deaths(ports, holding, jobs)),
         board=ports.board.observe(),
         names={node.node_id: name for name, node in nodes.items() if node.alive},
     )
+
+
+def _deaths(ports: Ports, holding: Iterable[Record], jobs: Mapping[str, JobView]) -> Iterator[tuple[str, Death | None]]:
+    """Yield what is known of the ranks of each gang that failed; it is dear, and of no use for others."""
+    for record in holding:
+        job = jobs.get(record.job_id)
+        if record.workload.kind is Kind.GANG and job is not None and job.status == "FAILED":
+            with contextlib.suppress(
+                FaultError, RequestError
+            ):  # asked again in the next look, until the gang is given up
+                yield record.job_id, ports.jobs.death(record.job_id)
 
 
 def _may_be_gone(record: Record, jobs: Mapping[str, JobView], *, seen: bool) -> bool:

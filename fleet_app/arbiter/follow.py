@@ -8,6 +8,8 @@ the engine. How an exit is read:
   SUCCEEDED without an acknowledgement, where a notice would have come as a signal (Ray then says STOPPED).
 * A workload that was cancelled is stopped, however its job ended.
 
+* A gang that failed because a rank died by no doing of its own is started again, so often in a row as the policy says.
+
 It has ended when its last process is gone, which may be before Ray says so.
 """
 
@@ -15,10 +17,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.arbiter.book import News
 from fleet_app.arbiter.facts import ENDED, Facts
+from fleet_app.arbiter.failing import failure
 from fleet_app.arbiter.notes import Note, What
+from fleet_app.arbiter.ports import GroupView
 from fleet_app.arbiter.records import Checkpoint, Notice, Record, attempt_id
+from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.engine.policy import Health
+from fleet_app.engine.workload import Kind
 from fleet_app.worker import contract
 
 DOUBT_S = 15.0
@@ -30,20 +38,23 @@ LINGER_S = 10.0
 PLACE_WITHIN_S = 10.0
 """How long an admitted workload waits for its room to be free in Ray, before it is decided anew."""
 
-Step = tuple[Record, tuple[Note, ...]]
+Step = tuple[Record, tuple[News, ...]]
 
 
-def followed(record: Record, facts: Facts) -> Step:
-    """Return the record as the world makes it, and what happened."""
+def followed(record: Record, facts: Facts, health: Health | None = None) -> Step:
+    """Return the record as the world makes it, and what happened; `health` says how often a gang starts again."""
     if record.workload.phase is Phase.QUEUED:
         return _renumbered(record, facts), ()
-    notes: list[Note] = []
-    for step in (_heard, _placed, _launched, _overdue, _ended):
+    told: list[News] = []
+    for step in (_heard, _placed, _launched, _overdue):
         if not record.workload.holding:
             break
         record, news = step(record, facts)
-        notes += news
-    return record, tuple(notes)
+        told += news
+    if record.workload.holding:
+        record, news = _ended(record, facts, health or Health())
+        told += news
+    return record, tuple(told)
 
 
 def _renumbered(record: Record, facts: Facts) -> Record:
@@ -69,27 +80,41 @@ def _heard(record: Record, facts: Facts) -> Step:
     if known is None or (ack.step, ack.at) > (known.step, known.at):
         checkpoint = Checkpoint(uri=ack.uri, step=ack.step, at=ack.at, attempt=record.workload.attempt)
         saved_at = max(record.workload.started_at or 0.0, min(ack.at, facts.now))
-        record = replace(record, checkpoint=checkpoint, workload=replace(record.workload, saved_at=saved_at))
+        workload = replace(record.workload, saved_at=saved_at)
+        record = replace(record, checkpoint=checkpoint, workload=workload, restarts=0)
         if record.workload.phase is Phase.DRAINING:
             notes.append(_note(record, facts, What.ACKNOWLEDGED, step=ack.step, uri=ack.uri))
     return record, tuple(notes)
 
 
 def _placed(record: Record, facts: Facts) -> Step:
-    """See whether the attempt's group stands where it should; one that broke under a job ends the attempt."""
+    """See whether the attempt's group stands where it should; one that broke under a job ends the attempt.
+
+    What Ray took apart never comes back: a node that returns is another one to it. So only a group that Ray shows as
+    whole is left to itself for as long as the policy tolerates (H1).
+    """
     group = facts.groups.get(contract.workload_group(record.job_id))
     if group is not None and facts.ready(group) and facts.places(group) == record.workload.nodes:
         if record.group_id == group.group_id:
             return record, ()
         record = replace(record, group_id=group.group_id)
         return record, (_note(record, facts, What.PLACED, group=group.group_id, nodes=list(record.workload.nodes)),)
-    if record.group_id is None or record.workload.killed:
+    if record.group_id is None or record.workload.killed or (group is not None and facts.in_doubt(group)):
         return record, ()
     if not record.job_submitted:
         known = facts.status(record) is not None or not facts.jobs_seen
         return (record if known else replace(record, group_id=None)), ()
     why = "its placement group is gone" if group is None else "its placement group lost a node"
-    return _killed(record, facts, What.LOST, why)
+    ended, notes = _killed(record, facts, What.LOST, why)
+    lost = () if group is None else _lost_nodes(record, facts, group)
+    failures = [one for node in lost for one in failure(record, facts.now, Cause.NODE, why, node)]
+    return ended, (*notes, *failures)
+
+
+def _lost_nodes(record: Record, facts: Facts, group: GroupView) -> tuple[str, ...]:
+    """Return the nodes of which a broken group has no bundle any more."""
+    pairs = zip(record.workload.nodes, group.bundles, strict=False)
+    return tuple(node for node, bundle in pairs if bundle.node_id not in facts.names)
 
 
 def _launched(record: Record, facts: Facts) -> Step:
@@ -134,13 +159,32 @@ def _killed(record: Record, facts: Facts, what: What, why: str) -> Step:
     return record, (_note(record, facts, what, why=why),)
 
 
-def _ended(record: Record, facts: Facts) -> Step:
+def _ended(record: Record, facts: Facts, health: Health) -> Step:
     event = _event(record, facts)
     if event is None:
         return record, ()
     if event is Event.REQUEUE:
         return _requeued(record, facts)
+    if event is Event.FAIL:
+        return _failed(record, facts, health)
     return _closed(record, facts, event)
+
+
+def _failed(record: Record, facts: Facts, health: Health) -> Step:
+    """End what failed, or start it again: a gang of which a rank died, unless that happened too often in a row (H2)."""
+    death = facts.deaths.get(record.job_id)
+    if death is None:
+        ended, notes = _closed(record, facts, Event.FAIL)
+        return ended, (*notes, *failure(record, facts.now, Cause.JOB, ended.message))
+    node = facts.names.get(death.node_id)
+    failures = failure(record, facts.now, Cause.RANK, death.why, node)
+    why = f"a rank died on {node or death.node_id}: {death.why}"
+    if record.restarts >= health.restarts:
+        given_up = f"{why}; it was started again {record.restarts} times without a new checkpoint"
+        ended, notes = _closed(record, facts, Event.FAIL, given_up)
+    else:
+        ended, notes = _requeued(replace(record, message=why, restarts=record.restarts + 1), facts)
+    return ended, (*notes, *failures)
 
 
 def _event(record: Record, facts: Facts) -> Event | None:
@@ -167,9 +211,17 @@ def _unasked(record: Record, facts: Facts) -> Event | None:
         return Event.SUCCEED
     if record.workload.killed or status is None:
         return Event.REQUEUE
-    if status == "FAILED" and record.workload.bundles > 1 and not _sure(record, facts):
+    if status == "FAILED" and _in_doubt(record, facts):
         return None
     return Event.FAIL if status == "FAILED" else Event.CANCEL
+
+
+def _in_doubt(record: Record, facts: Facts) -> bool:
+    """Return whether what failed may have failed for a rank or a node of which nobody knows yet."""
+    if facts.deaths.get(record.job_id) is not None or _sure(record, facts):
+        return False
+    unasked = record.workload.kind is Kind.GANG and record.job_id not in facts.deaths
+    return unasked or record.workload.bundles > 1
 
 
 def _sure(record: Record, facts: Facts) -> bool:
@@ -254,6 +306,7 @@ def _requeued(record: Record, facts: Facts) -> Step:
         checkpoint=record.checkpoint,
         step=record.step,
         step_at=record.step_at,
+        restarts=record.restarts,
         forgotten=record.forgotten,
     )
     return kept, (note,)
@@ -266,13 +319,13 @@ def _broke(record: Record, facts: Facts) -> bool:
     return not _acked_since_notice(record, facts) and (overdue or facts.status(record) == "FAILED")
 
 
-def _closed(record: Record, facts: Facts, event: Event) -> Step:
+def _closed(record: Record, facts: Facts, event: Event, why: str = "") -> Step:
     """End the workload for good. Who was stopped behind our back counts as cancelled, and is gone already."""
     phase = after(record.workload.phase, event)
     if phase not in TERMINAL:
         phase = after(phase, Event.GONE)
     job = facts.jobs.get(record.job_id)
-    message = job.message if job is not None and job.message else record.message
+    message = why or (job.message if job is not None and job.message else record.message)
     record = replace(record, workload=replace(record.workload, phase=phase), ended_at=facts.now, message=message)
     what = {Phase.SUCCEEDED: What.SUCCEEDED, Phase.FAILED: What.FAILED}.get(phase, What.STOPPED)
     step = None if record.checkpoint is None else record.checkpoint.step

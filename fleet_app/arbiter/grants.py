@@ -72,6 +72,8 @@ def _follow(book: Book, facts: Facts, grant: GrantRecord) -> None:
     """Follow a grant that the book knows."""
     promised = contract.grant_group(grant.service, grant.name)
     group = facts.ids.get(grant.group_id) if grant.group_id else facts.groups.get(promised)
+    if group is not None and facts.in_doubt(group):
+        return
     if group is None or not facts.ready(group):
         _give_up(book, facts, grant)
         return

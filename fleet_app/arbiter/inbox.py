@@ -70,6 +70,24 @@ class Resume(_Request):
     kind: Literal["resume"] = "resume"
 
 
+class Quarantine(_Request):
+    """Place nothing new on a node; no duration means the policy's, `who` asked for it."""
+
+    kind: Literal["quarantine"] = "quarantine"
+    node: str
+    reason: str
+    for_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    who: str
+
+
+class Release(_Request):
+    """End a node's quarantine; `who` asked for it."""
+
+    kind: Literal["release"] = "release"
+    node: str
+    who: str
+
+
 class SetPolicy(_Request):
     """Put another policy file in force; `text` is YAML, `who` asked for it."""
 
@@ -78,7 +96,7 @@ class SetPolicy(_Request):
     who: str
 
 
-Request = Submit | Cancel | Drain | Forget | Pause | Resume | SetPolicy
+Request = Submit | Cancel | Drain | Forget | Pause | Resume | Quarantine | Release | SetPolicy
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 

@@ -10,15 +10,28 @@ import re
 from dataclasses import asdict, replace
 from typing import assert_never
 
-from fleet_app.arbiter import intend
+from fleet_app.arbiter import failing, intend
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Pause, Request, Resume, SetPolicy, Submit, Unreadable
+from fleet_app.arbiter.inbox import (
+    Cancel,
+    Drain,
+    Forget,
+    Pause,
+    Quarantine,
+    Release,
+    Request,
+    Resume,
+    SetPolicy,
+    Submit,
+    Unreadable,
+)
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.arbiter.rules import Rules
 from fleet_app.engine import plan
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
 from fleet_app.engine.values import NOTHING
 from fleet_app.engine.workload import Kind, Workload
@@ -52,20 +65,19 @@ def _ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rule
         case Submit():
             _submit(book, request, facts, rules)
         case Cancel(name=name):
-            record = _known(book, name)
-            if not intend.cancel(book, record, facts.now) and record.workload.phase is not Phase.STOPPING:
-                raise _not_now(record, "be cancelled")
+            _cancel(book, _known(book, name), facts)
         case Drain():
             _drain(book, request, facts, rules)
         case Forget(name=name):
-            record = _known(book, name)
-            if record.workload.phase not in TERMINAL:
-                raise _not_now(record, "be forgotten")
-            book.put(replace(record, forgotten=True))
+            _forget(book, _known(book, name))
         case Pause() | Resume():
             pausing = isinstance(request, Pause)
             book.pause(paused=pausing)
             book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
+        case Quarantine():
+            _quarantine(book, request, facts, rules)
+        case Release(node=node, who=who):
+            failing.release(book, node, facts.now, "on request", who)
         case SetPolicy():
             changes = [asdict(change) for change in rules.replace(request.text)]
             book.note(facts.now, What.POLICY, ARBITER, who=request.who, changes=changes)
@@ -92,6 +104,17 @@ def _submit(book: Book, request: Submit, facts: Facts, rules: Rules) -> None:
     book.note(facts.now, What.SUBMITTED, spec.name, submitted_at=workload.submitted_at, **detail)
 
 
+def _cancel(book: Book, record: Record, facts: Facts) -> None:
+    if not intend.cancel(book, record, facts.now) and record.workload.phase is not Phase.STOPPING:
+        raise _not_now(record, "be cancelled")
+
+
+def _forget(book: Book, record: Record) -> None:
+    if record.workload.phase not in TERMINAL:
+        raise _not_now(record, "be forgotten")
+    book.put(replace(record, forgotten=True))
+
+
 def _drain(book: Book, request: Drain, facts: Facts, rules: Rules) -> None:
     record = _known(book, request.name)
     asked = record.workload.grace_s if request.grace_s is None else request.grace_s
@@ -103,6 +126,16 @@ def _drain(book: Book, request: Drain, facts: Facts, rules: Rules) -> None:
     )
     if not intend.drain(book, action, facts.now):
         raise _not_now(record, "be drained")
+
+
+def _quarantine(book: Book, request: Quarantine, facts: Facts, rules: Rules) -> None:
+    if request.node not in facts.nodes and request.node not in book.quarantines:
+        raise NotFoundError("no node of that name", where=request.node[:LONGEST_SUBJECT], fix="See `fleet nodes`")
+    for_s = rules.engine.health.quarantine_s if request.for_s is None else request.for_s
+    told = Quarantined(
+        node=request.node, reason=request.reason, owner=request.who, since=facts.now, until=facts.now + for_s
+    )
+    failing.quarantine(book, told)
 
 
 def _known(book: Book, name: str) -> Record:
@@ -122,6 +155,8 @@ def _name(request: Request | Unreadable) -> str:
             return str(spec.get("name", ""))
         case Cancel(name=name) | Drain(name=name) | Forget(name=name):
             return name
+        case Quarantine(node=node) | Release(node=node):
+            return node
         case _:
             return ""
 

@@ -5,21 +5,25 @@ An action that no longer fits the book changes nothing: the next cycle decides a
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import assert_never
 
+from fleet_app.arbiter import failing
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.errors import ConflictError
+from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
-from fleet_app.engine.plan import Action, Admit, Drain, GiveGrant, Kill, Lose, Plan, TakeGrant
+from fleet_app.engine.plan import Action, Admit, Drain, GiveGrant, Kill, Lose, Plan, Quarantine, Release, TakeGrant
 from fleet_app.engine.workload import Workload
 
 
 def intend(book: Book, plan: Plan, now: float) -> None:
-    """Write the plan's actions into the book; while paused only those that end what was ending already."""
+    """Write the plan's actions into the book; while paused only those that start nothing and ask nobody to leave."""
     for action in plan.actions:
-        if not book.paused or isinstance(action, Kill | Lose):
+        if not book.paused or isinstance(action, Kill | Lose | Quarantine | Release):
             _one(book, action, now)
 
 
@@ -37,6 +41,12 @@ def _one(book: Book, action: Action, now: float) -> None:
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
+        case Quarantine():
+            told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
+            failing.quarantine(book, told)
+        case Release():
+            with contextlib.suppress(ConflictError):  # somebody was faster
+                failing.release(book, action.node, now, action.why)
         case _:
             assert_never(action)
 
@@ -98,7 +108,9 @@ def _kill(book: Book, action: Kill, now: float) -> None:
 
 def _lose(book: Book, action: Lose, now: float) -> None:
     workload = _ending(book, action.workload)
-    if workload is not None:
+    record = book.records.get(action.workload)
+    if workload is not None and record is not None:
+        book.put(record, failing.failure(record, now, Cause.NODE, action.why, action.node))
         _end_at_once(book, replace(workload, killed=True), action.why)
         book.note(now, What.LOST, workload.name, attempt=workload.attempt, node=action.node, why=action.why)
 

@@ -22,6 +22,7 @@ from fleet_app.arbiter.notes import Entry, Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine.errors import FaultError
+from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.state import FleetState
 
@@ -37,6 +38,8 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 CREATE TABLE IF NOT EXISTS workloads (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS failures (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS quarantines (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     detail TEXT NOT NULL);
@@ -83,12 +86,15 @@ class Journal:
     def load(self) -> Book:
         """Return all that was written. Raises FaultError when it cannot be read."""
         with _ours(self._path):
-            return Book(
+            book = Book(
                 records=_rows(self._db, "workloads", Record),
                 grants=_rows(self._db, "grants", GrantRecord),
                 demands=_rows(self._db, "services", Demand),
                 meta=dict(self._db.execute("SELECT key, value FROM meta")),
             )
+            book.failures = Table(_rows(self._db, "failures", Failure))
+            book.quarantines = Table(_rows(self._db, "quarantines", Quarantined))
+            return book
 
     def snapshot(self) -> Snapshot | None:
         """Return the last observation and decision. Raises FaultError when it cannot be read."""
@@ -104,6 +110,8 @@ class Journal:
             self._write("workloads", book.records, codec.dump)
             self._write("grants", book.grants, codec.dump)
             self._write("services", book.demands, codec.dump)
+            self._write("failures", book.failures, codec.dump)
+            self._write("quarantines", book.quarantines, codec.dump)
             self._write("meta", book.meta, str)
             self._db.executemany(
                 "INSERT INTO events (at, kind, subject, detail) VALUES (?, ?, ?, ?)",

@@ -15,6 +15,7 @@ from pathlib import Path
 from fleet_app.arbiter import inbox, observe
 from fleet_app.arbiter.act import Act
 from fleet_app.arbiter.facts import Facts, Ports, look
+from fleet_app.arbiter.failing import forget_old
 from fleet_app.arbiter.follow import followed
 from fleet_app.arbiter.foreign import Foreign
 from fleet_app.arbiter.grants import follow_services
@@ -92,8 +93,9 @@ class Loop:
             return self._tries.left_s("observe")
         taken = self._ingest(requests, facts)
         for record in self._book.live():
-            self._book.put(*followed(record, facts))
+            self._book.put(*followed(record, facts, self._rules.engine.health))
         follow_services(self._book, facts)
+        forget_old(self._book, self._rules.engine.health, facts.now)
         snapshot = self._judge(facts)
         intend(self._book, snapshot.plan, facts.now)
         self._commit(snapshot)
@@ -115,7 +117,7 @@ class Loop:
         """Return what the fleet is like, and what is decided on that."""
         seen = self._foreign.nodes(self._book, facts, self._rules.engine)
         priority = self._rules.file.service_priority
-        state = observe.fleet_state(self._book, seen, priority, self._snapshot.state)
+        state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
         return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
 
     def _commit(self, snapshot: Snapshot | None) -> None:

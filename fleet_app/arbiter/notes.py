@@ -39,6 +39,8 @@ class What(StrEnum):
     GRANT_TAKEN = "grant-taken"
     GRANT_GONE = "grant-gone"
     NODE = "node"
+    QUARANTINED = "quarantined"
+    RELEASED = "released"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

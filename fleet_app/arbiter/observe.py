@@ -13,6 +13,7 @@ from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.ports import Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord
+from fleet_app.engine.failures import Cause
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
@@ -26,25 +27,41 @@ Sightings = Mapping[str, tuple[tuple[float, Shape], ...]]
 """By node: when it had how much in use that is not ours; the first is the last one older than SETTLE_S."""
 
 
-def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetState) -> FleetState:
+def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetState, now: float) -> FleetState:
     """Return the state to decide on: `seen` are the living nodes, `priority` is every service's.
 
-    A node that vanished with work on it is taken from `last`, the state before.
+    A node that vanished with work on it, or that is kept out, is taken from `last`, the state before.
     """
     workloads = tuple(record.workload for record in book.live())
     services = tuple(_service(demand, book, priority) for demand in book.demands)
     nodes = {node.name: node for node in seen}
     needed = {name for workload in workloads for name in workload.nodes}
     needed |= {grant.node for service in services for grant in service.grants}
-    lost = tuple(_lost(name, last) for name in sorted(needed) if name not in nodes)
-    return FleetState(nodes=(*nodes.values(), *lost), workloads=workloads, services=services)
+    failures, quarantines = tuple(book.failures), tuple(book.quarantines)
+    needed |= {failed.node for failed in failures if failed.node is not None and failed.cause is Cause.NODE}
+    needed |= {told.node for told in quarantines if told.released_at is None}
+    before = {node.name: node for node in last.nodes}
+    lost = tuple(_lost(name, before.get(name), now) for name in sorted(needed) if name not in nodes)
+    return FleetState(
+        nodes=(*nodes.values(), *lost),
+        workloads=workloads,
+        services=services,
+        failures=failures,
+        quarantines=quarantines,
+    )
 
 
-def _lost(name: str, last: FleetState) -> Node:
-    """Return a node that vanished with work on it: as it was, but down."""
-    known = next((node for node in last.nodes if node.name == name), None)
+def _lost(name: str, known: Node | None, now: float) -> Node:
+    """Return a node that vanished: as it was, but down since then."""
     if known is None:
-        return Node(name=name, node_class=NodeClass.TRAINING, domains=(), capacity=NOTHING, condition=Condition.DOWN)
+        return Node(
+            name=name,
+            node_class=NodeClass.TRAINING,
+            domains=(),
+            capacity=NOTHING,
+            condition=Condition.DOWN,
+            down_since=now,
+        )
     return Node(
         name=name,
         node_class=known.node_class,
@@ -53,6 +70,7 @@ def _lost(name: str, last: FleetState) -> Node:
         accelerator=known.accelerator,
         driver=known.driver,
         condition=Condition.DOWN,
+        down_since=now if known.down_since is None else known.down_since,
     )
 
 

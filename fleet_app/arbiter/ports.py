@@ -62,6 +62,14 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A rank that died without its program's doing, on which Ray node, and how."""
+
+    node_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """What is needed to start one attempt of a workload as an ordinary Ray job."""
 
@@ -172,6 +180,9 @@ class Jobs(Protocol):
 
     def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
         """Return how many live processes each attempt still has, its Ray supervisor not counted."""
+
+    def death(self, job_id: str) -> Death | None:
+        """Return the first rank of an ended job that died by no doing of its own; None when none is known."""
 
     def delete(self, job_id: str) -> None:
         """Forget an ended job. Raises ConflictError when the server still needs it: it may be tried again."""

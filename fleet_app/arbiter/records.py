@@ -71,8 +71,8 @@ class Record:
     Ray accepted its job; `noticed_at` when it was asked to leave, or ended by itself (seconds since the epoch), and
     `notified` whether that reached it; `kill_sent` whether an end at once was carried out; `seen_alive` whether
     processes of it have been counted since it was asked to end.
-    About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported;
-    `forgotten` whether the user wants it deleted.
+    About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported; `restarts`
+    how often it was started again since then because ranks died; `forgotten` whether the user wants it deleted.
     """
 
     workload: Workload
@@ -86,6 +86,7 @@ class Record:
     checkpoint: Checkpoint | None = None
     step: int | None = None
     step_at: float | None = None
+    restarts: int = 0
     ended_at: float | None = None
     forgotten: bool = False
     message: str = ""

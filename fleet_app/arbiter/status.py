@@ -15,6 +15,7 @@ from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
+from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.fragments import Picture, survey
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Wait
@@ -72,8 +73,9 @@ def nodes(
     if snapshot is None:
         return []
     holders = _holders(snapshot, records, grants)
+    kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
-    return [_node(node, holders[node.name], policy) for node in ordered]
+    return [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
 
 
 def _holders(
@@ -94,7 +96,7 @@ def _holders(
     return found
 
 
-def _node(node: Node, holders: list[Row], policy: Policy) -> Row:
+def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | None) -> Row:
     used = sum(int(str(holder["gpus"])) for holder in holders)
     free = node.capacity.gpus - node.foreign.gpus - used
     return {
@@ -102,13 +104,18 @@ def _node(node: Node, holders: list[Row], policy: Policy) -> Row:
         "class": node.node_class.value,
         "domains": dict(zip(policy.levels, node.domains, strict=False)),
         "accelerator": node.accelerator,
-        "condition": node.condition.value,
+        "condition": (Condition.QUARANTINED if told and node.placeable else node.condition).value,
+        "quarantine": None if told is None else _quarantine(told),
         "gpus_total": node.capacity.gpus,
         "gpus_free": 0 if node.condition is Condition.DOWN else max(0, free),
         "gpus_foreign": node.foreign.gpus,
         "foreign_owners": list(node.foreign_owners),
         "holders": holders,
     }
+
+
+def _quarantine(told: Quarantined) -> Row:
+    return {"reason": told.reason, "owner": told.owner, "since": told.since, "until": told.until}
 
 
 def services(demands: Iterable[Demand], grants: Iterable[GrantRecord], snapshot: Snapshot | None) -> list[Row]:

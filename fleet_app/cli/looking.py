@@ -52,7 +52,7 @@ def nodes(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Jso
     """Show nodes, and who holds each of their GPUs.
 
     A bar has a letter a GPU; `.` is a free one, and `!` one that something uses without the fleet's leave,
-    which is named.
+    which is named. A node that is quarantined says for how much longer, why, and who keeps it out.
 
     Example:
       fleet nodes
@@ -64,7 +64,7 @@ def nodes(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Jso
     if not found:
         show.hint("The arbiter has seen no node yet.")
         return
-    show.stdout().print(tables.nodes(found))
+    show.stdout().print(tables.nodes(found, time.time()))
 
 
 def services(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import inspect
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -36,17 +38,24 @@ GatewayUrl = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", callback=_json_asked, help="Print JSON; errors too, on stderr.")]
+Who = Annotated[str | None, typer.Option("--who", help="Who asks; default: you, at this machine.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a workload.", show_default=False)]
 
 
-def seconds(text: str, option: str) -> float:
-    """Return the seconds of a duration such as `1m30s`. Raises RequestError that names the option."""
+def me() -> str:
+    """Return who asks when nobody else is named. Raises RequestError when this user has no name."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except OSError as error:  # no name for this user id
+        raise RequestError("your name is not known here", where="--who", fix="Give --who NAME") from error
+
+
+def seconds(text: str, where: str) -> float:
+    """Return the seconds in a duration that was given to the option `where`. Raises RequestError when it is none."""
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise RequestError(
-            f"{text!r} is no duration", where=option, fix="Write for example 30s, 2m or 1h30m"
-        ) from error
+        raise RequestError(f"{text!r} is no duration", where=where, fix="Write for example 30s, 2m or 1h30m") from error
 
 
 def add_command(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:

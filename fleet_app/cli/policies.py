@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +11,7 @@ import typer
 from rich.text import Text
 
 from fleet_app.cli import client, show
-from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, add_command
-from fleet_app.engine.errors import RequestError
+from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, Who, add_command, me
 from fleet_app.policy.fleet import check_fleet, load_fleet
 from fleet_app.policy.load import load_policy, policy_schema
 from fleet_app.policy.problems import refuse
@@ -97,7 +94,7 @@ def diff(file: PolicyPath, *, home: Home = DEFAULT_HOME, gateway: GatewayUrl = N
 def apply(
     file: PolicyPath,
     *,
-    who: Annotated[str | None, typer.Option("--who", help="Who asks; default: you, at this machine.")] = None,
+    who: Who = None,
     home: Home = DEFAULT_HOME,
     gateway: GatewayUrl = None,
     as_json: Json = False,
@@ -109,7 +106,7 @@ def apply(
     Example:
       fleet policy apply clusters/demo.yaml
     """
-    answer = _put(client.find(home, gateway), file, dry_run=False, who=who or _me())
+    answer = _put(client.find(home, gateway), file, dry_run=False, who=who or me())
     _say_changes(answer, "Nothing to change: it is in force already.", as_json=as_json)
 
 
@@ -136,13 +133,6 @@ def _say_changes(answer: Mapping[str, Any], nothing: str, *, as_json: bool) -> N
 
 def _value(value: object) -> str:
     return "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _me() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except OSError as error:  # no name for this user id
-        raise RequestError("your name is not known here", where="--who", fix="Give --who NAME") from error
 
 
 add_command(app, validate)

@@ -75,11 +75,12 @@ def step(workload: Row) -> str:
     return f"{'-' if reached is None else reached}" + (f" (saved {saved})" if saved is not None else "")
 
 
-def nodes(found: Sequence[Row]) -> Table:
-    """Return the table of nodes: a column a topology level, and a bar with a letter a GPU."""
+def nodes(found: Sequence[Row], now: float) -> Table:
+    """Return the table of nodes: a column a topology level, and a bar with a letter a GPU; `now` in seconds."""
     levels = list(dict.fromkeys(level for node in found for level in domains(node)))
     letters = _letters_of(found)
-    table = _table("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY")
+    kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
+    table = _table("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *kept_out)
     for node in found:
         condition = str(node.get("condition", ""))
         table.add_row(
@@ -89,6 +90,7 @@ def nodes(found: Sequence[Row]) -> Table:
             Text(condition, style=_CONDITIONS.get(condition, "yellow")),
             bar(node, letters),
             Text(holders(node, letters), no_wrap=True, overflow="ellipsis"),
+            *([quarantine(node, now)] if kept_out else []),
         )
     return table
 
@@ -123,6 +125,15 @@ def holders(node: Row, letters: Mapping[str, str]) -> str:
         owners = ", ".join(plain(str(owner)) for owner in node.get("foreign_owners") or ()) or "unknown"
         named.append(f"{FOREIGN}={owners} {foreign}")
     return "  ".join(named)
+
+
+def quarantine(node: Row, now: float) -> str:
+    """Return for how much longer a node takes nothing new, who keeps it out, and why; nothing when nobody does."""
+    told = node.get("quarantine")
+    if not told:
+        return ""
+    left = duration(float(told.get("until") or now) - now)
+    return f"{left} more, by {plain(str(told.get('owner', '')))}: {plain(str(told.get('reason', '')))}"
 
 
 def services(found: Sequence[Row]) -> Table:
@@ -240,6 +251,6 @@ def _replica(given: object) -> str:
 def _table(*headings: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL"}
+        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL", "QUARANTINE"}
         table.add_column(heading, no_wrap=not wide, overflow="ellipsis" if heading != "DETAIL" else "fold")
     return table

@@ -1,12 +1,13 @@
 """The decision: facts in, one plan out. Read this first.
 
-What must end ends; serving takes what is its own; then the queue is served, in order, on exact nodes. Everything
-that is not decided here is decided nowhere: the live arbiter, the twin and `explain` call this function.
+What must end ends, and what is unsound is kept out; serving takes what is its own; then the queue is served, in
+order, on exact nodes. Everything that is not decided here is decided nowhere: the live arbiter, the twin and `explain`
+call this function.
 """
 
 from __future__ import annotations
 
-from fleet_app.engine import admission, draining, serving
+from fleet_app.engine import admission, draining, health, serving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -21,6 +22,7 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     ledger = Ledger(state, policy, now)
     outcome = [
         *draining.step(ledger),
+        *health.step(ledger, state.failures, state.quarantines),
         *serving.step(ledger, state.services),
         *admission.step(ledger, watch),
     ]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Kill, Lose
-from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
 
 
@@ -29,11 +28,7 @@ def step(ledger: Ledger) -> Iterator[Kill | Lose]:
 
 
 def _lost_node(ledger: Ledger, workload: Workload) -> str | None:
-    for name in workload.nodes:
-        node = ledger.nodes.get(name)
-        if node is None or node.condition is Condition.DOWN:
-            return name
-    return None
+    return next((name for name in workload.nodes if ledger.gone(name)), None)
 
 
 def _due(ledger: Ledger, workload: Workload) -> bool:

@@ -160,8 +160,14 @@ def _obstacle(wait: Wait) -> str:
 
 
 def _leaving(rooms: Sequence[DomainRoom]) -> str:
-    """Return what is draining in the domains, and who could be drained."""
+    """Return what is draining in the domains, who could be drained, and what is kept out there (H4)."""
     draining = sum(room.draining_nodes for room in rooms)
     names = sorted({name for room in rooms for name in room.drainable})
-    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-    return f"{f'draining there: {draining}; ' if draining else ''}drainable there: {shown or 'nobody'}"
+    kept_out = sorted({name for room in rooms for name in room.quarantined})
+    quarantined = f"; quarantined there: {_listed(kept_out)}" if kept_out else ""
+    coming = f"draining there: {draining}; " if draining else ""
+    return f"{coming}drainable there: {_listed(names) or 'nobody'}{quarantined}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from fleet_app.engine import quota
@@ -15,7 +16,7 @@ from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NOTHING, Node, Shape
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Workload
 
 
@@ -43,6 +44,9 @@ class Ledger:
         self.policy = policy
         self.now = now
         self.nodes = {node.name: node for node in sorted(state.nodes, key=lambda n: (n.domains, n.name))}
+        for quarantined in state.quarantines:
+            if quarantined.binds(now):
+                self.keep_out(quarantined.node)
         self.tree = QuotaTree.build(policy.quotas)
         self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
@@ -74,6 +78,22 @@ class Ledger:
         if key not in self._classes:
             self._classes[key] = class_of(self.policy, workload)
         return self._classes[key]
+
+    def keep_out(self, name: str) -> None:
+        """Place nothing new on a node from now on; one that takes nothing anyway stays as it is."""
+        node = self.nodes.get(name)
+        if node is not None and node.placeable:
+            self.nodes[name] = replace(node, condition=Condition.QUARANTINED)
+
+    def gone(self, name: str) -> bool:
+        """Return whether a node is lost: not there at all, or away for longer than the policy tolerates (H1)."""
+        node = self.nodes.get(name)
+        return node is None or (node.condition is Condition.DOWN and not self.in_doubt(node))
+
+    def in_doubt(self, node: Node) -> bool:
+        """Return whether a node is away, and may yet be back before that is held against it (H1)."""
+        away = node.condition is Condition.DOWN and node.down_since is not None
+        return away and self.now - (node.down_since or 0.0) < self.policy.health.tolerance_s
 
     def give(self, team: str, nodes: Iterable[str], shape: Shape, *, firm: bool) -> None:
         """Take one bundle's room on each node, and the quota for all of them, from now on."""

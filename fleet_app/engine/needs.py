@@ -79,7 +79,8 @@ def _need(ledger: Ledger, service: Service) -> Need:
 
 def _usable(ledger: Ledger, grant: Grant) -> bool:
     node = ledger.nodes.get(grant.node)
-    return node is not None and node.placeable and node.node_class is NodeClass.SERVING
+    usable = node is not None and (node.placeable or ledger.in_doubt(node))
+    return usable and node is not None and node.node_class is NodeClass.SERVING
 
 
 def _by_place(grants: Iterable[Grant]) -> list[Grant]:

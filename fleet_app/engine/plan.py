@@ -66,7 +66,25 @@ class TakeGrant:
     why: str
 
 
-Action = Admit | Drain | Kill | Lose | GiveGrant | TakeGrant
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """Keep a node out of placement until `until` (seconds); what runs there goes on."""
+
+    node: str
+    until: float
+    owner: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Let a node whose quarantine is over take new work again."""
+
+    node: str
+    why: str
+
+
+Action = Admit | Drain | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +114,8 @@ class Reason(StrEnum):
 class DomainRoom:
     """What one domain has for a workload: nodes that fit now, that a drain would add, that it has at all.
 
-    `drainable` names who could be asked to leave there, on the nodes that do not fit.
+    `drainable` names who could be asked to leave there, on the nodes that do not fit; `quarantined` are nodes that
+    would do if they were not kept out.
     """
 
     domain: str
@@ -105,6 +124,7 @@ class DomainRoom:
     drainable_nodes: int
     total_nodes: int
     drainable: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom.
+"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health.
 
 Values only; `fleet_app.policy` parses and checks the file that they come from.
 """
@@ -61,6 +61,22 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """When a node is kept out, for how long, and how often a gang whose ranks die is started again.
+
+    A node may be away for `tolerance_s`. So many `failures` of different workloads within `window_s` seconds keep a
+    node out, as long as no more than `most_percent` of the nodes are. `restarts` in a row without a new checkpoint.
+    """
+
+    tolerance_s: float = 30.0
+    quarantine_s: float = 86_400.0
+    failures: int = 3
+    window_s: float = 86_400.0
+    most_percent: int = 10
+    restarts: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything that `decide` needs to know beside the state of the fleet."""
 
@@ -69,3 +85,4 @@ class Policy:
     classes: tuple[PriorityClass, ...] = ()
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
+    health: Health = field(default_factory=Health)

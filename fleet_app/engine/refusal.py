@@ -12,7 +12,7 @@ from fleet_app.engine.eligibility import asker, depth, distrusted, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
-from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.values import Condition, Node, NodeClass
 from fleet_app.engine.workload import Workload
 
 
@@ -60,8 +60,12 @@ def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tu
 
 def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[DomainRoom, ...]:
     """Return what each domain has for the workload, at the level that it asked for or else the outermost."""
-    found = placement.domains(nodes, max(1, depth(ledger, workload)))
-    return tuple(_room(ledger, workload, "/".join(key), domain) for key, domain in sorted(found.items()))
+    level = max(1, depth(ledger, workload))
+    found, kept_out = placement.domains(nodes, level), placement.domains(_kept_out(ledger, workload), level)
+    return tuple(
+        _room(ledger, workload, "/".join(key), found.get(key, ()), kept_out.get(key, ()))
+        for key in sorted({*found, *kept_out})
+    )
 
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
@@ -72,18 +76,31 @@ def _most_ever(ledger: Ledger, workload: Workload) -> int:
     if (key, levels) not in ledger.most_ever:
         able = ledger.eligible.get(key)
         if able is None:
-            able = ledger.eligible[key] = [
-                node
-                for node in ledger.nodes.values()
-                if workload.shape.fits(node.capacity)
-                and (yields or node.node_class is NodeClass.TRAINING)
-                and (workload.accelerator is None or node.accelerator == workload.accelerator)
-            ]
+            able = ledger.eligible[key] = _able(ledger, workload)
         ledger.most_ever[key, levels] = placement.most(able, levels)
     return ledger.most_ever[key, levels]
 
 
-def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node]) -> DomainRoom:
+def _able(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes that would hold a bundle of it if they were sound and empty."""
+    yields = ledger.class_of(workload).yields
+    return [
+        node
+        for node in ledger.nodes.values()
+        if workload.shape.fits(node.capacity)
+        and (yields or node.node_class is NodeClass.TRAINING)
+        and (workload.accelerator is None or node.accelerator == workload.accelerator)
+    ]
+
+
+def _kept_out(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes that only their quarantine keeps it off, full or not (H4)."""
+    return [node for node in _able(ledger, workload) if node.condition is Condition.QUARANTINED]
+
+
+def _room(
+    ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node], kept_out: Sequence[Node]
+) -> DomainRoom:
     shape = workload.shape
     seeks = asker(ledger, workload)
     free = [node for node in domain if shape.fits(ledger.free[node.name])]
@@ -101,6 +118,7 @@ def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node])
         drainable_nodes=len(able),
         total_nodes=sum(shape.fits(node.capacity) for node in domain),
         drainable=tuple(one.name for one in reclaim.candidates(ledger, seeks, lodgers)),
+        quarantined=tuple(sorted(node.name for node in kept_out)),
     )
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Nodes, workloads that have not ended, and services."""
+    """Nodes, workloads that have not ended, services; and what went wrong lately, and who is kept out for it."""
 
     nodes: tuple[Node, ...] = ()
     workloads: tuple[Workload, ...] = ()
     services: tuple[Service, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    quarantines: tuple[Quarantined, ...] = ()

@@ -78,6 +78,7 @@ class Node:
     `domains` holds one domain name a topology level of the policy, outermost first; a name is
     only unique below its parent, so the place in the fabric is the whole prefix.
     `foreign` is what something uses here that the arbiter did not admit; it is never counted as free.
+    `down_since` is when it went away (seconds since the epoch); None when it is there, or known to be lost for good.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Node:
     condition: Condition = Condition.READY
     foreign: Shape = NOTHING
     foreign_owners: tuple[str, ...] = ()
+    down_since: float | None = None
 
     @property
     def placeable(self) -> bool:

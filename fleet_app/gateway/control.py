@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fleet_app.arbiter import inbox, status
 from fleet_app.arbiter.records import Job, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.engine.values import Node
 from fleet_app.gateway.body import read_object, read_text
 from fleet_app.gateway.known import TERMINAL, Known, Workloads
 from fleet_app.gateway.replies import CONTROL
@@ -68,6 +69,20 @@ class DrainBody(_Query):
     grace_s: Annotated[float, Field(strict=True, ge=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
 
 
+class QuarantineBody(_Query):
+    """Why a node is to be kept out, for how many seconds (left out: the policy's), and who asks."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    for_s: Annotated[float, Field(strict=True, gt=0, le=365 * 86_400, allow_inf_nan=False)] | None = None
+    who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
+
+
+class ReleaseBody(_Query):
+    """Who lets a node in again."""
+
+    who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
+
+
 class PolicyQuery(_Query):
     """Who asks for a policy, and whether only to hear what it would change."""
 
@@ -99,6 +114,8 @@ class ControlApi:
             web.post(CONTROL + "submit", self._submit),
             web.post(CONTROL + "drain/{name}", self._drain),
             web.post(CONTROL + "cancel/{name}", self._cancel),
+            web.post(CONTROL + "quarantine/{name}", self._quarantine),
+            web.post(CONTROL + "release/{name}", self._release),
             web.post(CONTROL + "pause", self._pause),
             web.post(CONTROL + "resume", self._resume),
         ]
@@ -209,6 +226,29 @@ class ControlApi:
         if not known.cancelled:
             inbox.post(self._home, inbox.Cancel(name=known.name))
         return _accepted(known.name)
+
+    async def _quarantine(self, request: web.Request) -> web.Response:
+        asked = _valid(QuarantineBody, await read_object(request), "body")
+        node = self._node(request)
+        inbox.post(self._home, inbox.Quarantine(node=node.name, reason=asked.reason, for_s=asked.for_s, who=asked.who))
+        return _accepted(node.name)
+
+    async def _release(self, request: web.Request) -> web.Response:
+        asked = _valid(ReleaseBody, await read_object(request), "body")
+        node, snapshot = self._node(request), self._workloads.snapshot()
+        told = snapshot.state.quarantines if snapshot is not None else ()
+        if not any(one.node == node.name and one.released_at is None for one in told):
+            raise ConflictError("it is not quarantined", where=node.name, fix="See `fleet nodes`")
+        inbox.post(self._home, inbox.Release(node=node.name, who=asked.who))
+        return _accepted(node.name)
+
+    def _node(self, request: web.Request) -> Node:
+        name, snapshot = request.match_info["name"], self._workloads.snapshot()
+        seen = () if snapshot is None else snapshot.state.nodes
+        known = next((node for node in seen if node.name == name), None)
+        if known is None:
+            raise NotFoundError(f"there is no node {name[:64]!r}", where="name", fix="See `fleet nodes`")
+        return known
 
     async def _pause(self, _: web.Request) -> web.Response:
         inbox.post(self._home, inbox.Pause())

@@ -55,6 +55,14 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             min_run_s=policy.drain.min_run,
         ),
         headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
+        health=engine.Health(
+            tolerance_s=policy.health.tolerance,
+            quarantine_s=policy.health.quarantine,
+            failures=policy.health.failures,
+            window_s=policy.health.window,
+            most_percent=policy.health.most_percent,
+            restarts=policy.health.restarts,
+        ),
     )
 
 

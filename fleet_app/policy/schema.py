@@ -107,6 +107,22 @@ class Headroom(Section):
     immediate: Gpus = 0
 
 
+class Health(Section):
+    """When a node is kept out of placement, and how often a gang whose ranks die is started again.
+
+    A node may be away for `tolerance`. One that was lost with something on it, or on which a rank died, is kept out for
+    `quarantine`; so is one on which `failures` different workloads failed within `window`, as long as no more than
+    `most_percent` of the nodes are (one always may). `restarts` counts those without a new checkpoint between them.
+    """
+
+    tolerance: Seconds = 30.0
+    quarantine: PositiveSeconds = 86_400.0
+    failures: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
+    window: PositiveSeconds = 86_400.0
+    most_percent: Annotated[int, Field(strict=True, ge=0, le=100)] = 10
+    restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
+
+
 class Defaults(Section):
     """What a submission is taken to ask for where it does not say; memory and CPUs are a bundle's."""
 
@@ -141,6 +157,7 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     headroom: Headroom = Headroom()
+    health: Health = Health()
     defaults: Defaults = Defaults()
     serving: Serving = Serving()
     accounting: Accounting = Accounting()

@@ -10,9 +10,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import (
+    Admit,
+    Drain,
+    GiveGrant,
+    Kill,
+    Lose,
+    Plan,
+    Quarantine,
+    Reason,
+    Release,
+    TakeGrant,
+    Wait,
+)
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
@@ -54,6 +67,13 @@ class Case:
 def case_of(fleet: Fleet) -> Case:
     """Return what is decided on a fleet now."""
     return Case(state=fleet.state, policy=fleet.policy, now=fleet.now, plan=plan_of(fleet))
+
+
+def sound(case: Case, node: Node) -> bool:
+    """Return whether anything new may be placed on a node: it is ready, and nobody keeps it out or begins to now."""
+    names = {one.node for one in case.state.quarantines if one.released_at is None and case.now < one.until}
+    names |= {action.node for action in case.actions(Quarantine)}
+    return node.condition is Condition.READY and node.name not in names
 
 
 def told_to_end(workload: Workload) -> bool:
@@ -118,7 +138,7 @@ def may_run_on(case: Case, workload: Workload, node: Node) -> bool:
     trusted = workload.broken_drains < case.policy.drain.max_broken
     headroom = case.yields(workload) and trusted
     return (
-        node.condition is Condition.READY
+        sound(case, node)
         and (node.node_class is NodeClass.TRAINING or headroom)
         and workload.accelerator in {None, node.accelerator}
         and (workload.bundles == 1 or node.name not in replicas)
@@ -171,10 +191,42 @@ def what_must_end_ends(case: Case) -> None:
         if not workload.holding or workload.killed:
             continue
         nodes = [case.nodes.get(name) for name in workload.nodes]
-        broken = any(node is None or node.condition is Condition.DOWN for node in nodes)
+        broken = any(node is None or is_lost(case, node) for node in nodes)
         due = workload.deadline_at is not None and workload.deadline_at <= case.now
         assert (workload.name in lost) == (broken and workload.phase is not Phase.STOPPING), workload
         assert (workload.name in killed) == (due and workload.phase is Phase.DRAINING and not broken), workload
+
+
+def is_lost(case: Case, node: Node) -> bool:
+    """Return whether a node is away for good, or for longer than the policy tolerates."""
+    away_s = case.policy.health.tolerance_s if node.down_since is None else case.now - node.down_since
+    return node.condition is Condition.DOWN and away_s >= case.policy.health.tolerance_s
+
+
+def nothing_new_comes_to_a_node_that_is_kept_out(case: Case) -> None:
+    """H4, P5: neither a workload, nor a grant, nor room that is kept for somebody."""
+    placed = [name for action in case.actions(Admit) for name in action.nodes]
+    placed += [action.node for action in case.actions(GiveGrant)] + [hold.node for hold in case.plan.holds]
+    assert all(sound(case, case.nodes[name]) for name in placed)
+
+
+def quarantines_are_for_what_happened(case: Case) -> None:
+    """H1 to H4: each keeps a node out that was not, for a failure there in the window, and ends as the policy says."""
+    health = case.policy.health
+    known = {one.node: one for one in case.state.quarantines}
+    for action in case.actions(Quarantine):
+        before = known.get(action.node)
+        assert before is None or before.released_at is not None, action
+        since = max(case.now - health.window_s, before.released_at or 0.0 if before else 0.0)
+        there = [one for one in case.state.failures if action.node in one.suspects and one.at > since]
+        known_to_be_at_fault = any(
+            one.cause is Cause.RANK or (one.cause is Cause.NODE and is_lost(case, case.nodes[action.node]))
+            for one in there
+        )
+        assert known_to_be_at_fault or len({one.workload for one in there}) >= health.failures
+        assert action.until == case.now + health.quarantine_s
+    over = {one.node for one in case.state.quarantines if one.released_at is None and one.until <= case.now}
+    assert {action.node for action in case.actions(Release)} == over
 
 
 def gangs_reclaim_from_borrowers_only(case: Case) -> None:
@@ -454,7 +506,7 @@ def _could_be_placed(case: Case, service: Service) -> bool:
     return any(
         service.shape.fits(room[node.name])
         for node in case.state.nodes
-        if node.node_class is NodeClass.SERVING and node.condition is Condition.READY
+        if node.node_class is NodeClass.SERVING and sound(case, node)
     )
 
 
@@ -467,6 +519,8 @@ LAWS: dict[str, Callable[[Case], None]] = {
     law.__name__: law
     for law in (
         nothing_is_promised_twice,
+        nothing_new_comes_to_a_node_that_is_kept_out,
+        quarantines_are_for_what_happened,
         gangs_are_whole_and_where_they_may_be,
         reclaim_is_one_way,
         what_must_end_ends,

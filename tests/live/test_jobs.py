@@ -316,3 +316,41 @@ def test_a_node_that_drains_gets_no_probe(connected: RayBox) -> None:
     probes = Probes()
     probes.keep(nowhere, nowhere)
     assert probes.count(frozenset({"llm"})) == {"llm": 0}
+
+
+RANKS = """
+import os, signal, sys, ray
+from fleet_app.worker.gang import Membership
+
+@ray.remote
+class Rank:
+    def __init__(self, number): self.number = number
+    def pid(self): return os.getpid()
+    def die(self): {dies}
+
+ray.init()
+[rank] = Membership.from_environment().start_ranks(Rank)
+ray.get(rank.pid.remote())
+{ends}
+"""
+
+DEATHS = {
+    "a rank that a signal ended": ("os.kill(os.getpid(), signal.SIGKILL)", "ray.get(rank.die.remote())", "Rank"),
+    "a rank whose program raised": ("raise ValueError('mine')", "ray.get(rank.die.remote())", None),
+    "a rank whose program exited": ("sys.exit(3)", "ray.get(rank.die.remote())", None),
+    "a driver that failed by itself": ("pass", "sys.exit(1)", None),
+    "a driver that a signal ended": ("pass", "os.kill(os.getpid(), signal.SIGKILL)", "driver:"),
+}
+
+
+@pytest.mark.parametrize("what", DEATHS)
+def test_only_what_died_by_no_doing_of_its_own_is_a_death(
+    jobs: RayJobs, box: RayBox, group: str, script: Callable[[str], str], what: str
+) -> None:
+    dies, ends, want = DEATHS[what]
+    name = f"death-{list(DEATHS).index(what)}"
+    jobs.submit(request(box, name, script(RANKS.format(dies=dies, ends=ends)), group_id=group))
+    assert ended(jobs, name).status == "FAILED"
+    death = jobs.death(name)
+    assert (None if death is None else death.why.split(" ")[0]) == want, death
+    assert death is None or death.node_id == box.node_ids["n1"]

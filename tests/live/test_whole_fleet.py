@@ -34,6 +34,7 @@ REPOSITORY = Path(__file__).parents[2]
 EXPIRY_S = 10
 LIMIT_S = 120.0
 KILLS = 10
+BLIP_S = 6.0
 
 SERVICE = {
     "applications": [
@@ -319,3 +320,81 @@ def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
     # One runs, two have their fences; the fourth starts on what Serve finds by itself once the arbiter is silent.
     assert len(replicas) >= 4
     assert failed == []
+
+
+GANG = """
+import time
+import ray
+from fleet_app.worker.drain import acknowledge
+from fleet_app.worker.gang import Membership
+
+@ray.remote
+class MortalRank:
+    def __init__(self, rank):
+        pass
+    def work(self):
+        time.sleep(3600)
+
+ray.init(log_to_driver=False)
+member = Membership.from_environment()
+point = member.resume_point()
+ranks = member.start_ranks(MortalRank)
+acknowledge(str(member.checkpoint_dir), (point.step if point else 0) + 7)
+ray.get([rank.work.remote() for rank in ranks])
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_rank_that_is_killed_takes_its_node_out_and_its_gang_starts_again_from_its_checkpoint(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    script = tmp_path / "gang.py"
+    script.write_text(textwrap.dedent(GANG))
+    fleet.submit("mortal", script, kind="gang", team="research", gpus=2)
+    eventually(lambda: (fleet.workload("mortal").get("checkpoint") or {}).get("step") == 7, LIMIT_S)
+    [rank] = eventually(lambda: processes_of(fleet, "ray::MortalRank"), LIMIT_S)
+    send(rank, fleet.mark, signal.SIGKILL)
+    eventually(lambda: fleet.node("n1")["condition"] == "quarantined", LIMIT_S)
+    told = fleet.node("n1")["quarantine"]
+    assert told["reason"].startswith("a rank of mortal died on it: MortalRank (pid ")
+    assert (told["owner"], told["until"] - told["since"]) == ("fleet", 86_400.0)
+    assert fleet.phase("mortal") == "queued"
+    assert "quarantined there: n1" in fleet.gateway.get("explain/mortal")["sentence"]
+    fleet.gateway.post("release/n1", {"who": "ada"})
+    eventually(lambda: (fleet.workload("mortal").get("checkpoint") or {}).get("step") == 14, LIMIT_S)
+    assert (fleet.workload("mortal")["attempt"], fleet.node("n1")["condition"]) == (2, "ready")
+    fleet.cancel("mortal")
+
+
+@pytest.mark.timeout(600)
+def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies_is_kept_out(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """The last test of this fleet: it loses its training node."""
+    script = tmp_path / "gang.py"
+    script.write_text(textwrap.dedent(GANG))
+    fleet.submit("calm", script, kind="gang", team="research", gpus=2)
+    eventually(lambda: (fleet.workload("calm").get("checkpoint") or {}).get("step") == 7, LIMIT_S)
+    [raylet] = processes_of(fleet, "--node-name=n1", program="/raylet")
+    send(raylet, fleet.mark, signal.SIGSTOP)
+    time.sleep(BLIP_S)
+    send(raylet, fleet.mark, signal.SIGCONT)
+    time.sleep(BLIP_S)
+    assert (fleet.phase("calm"), fleet.workload("calm")["attempt"]) == ("running", 1)
+    assert (fleet.node("n1")["condition"], fleet.node("n1")["quarantine"]) == ("ready", None)
+    send(raylet, fleet.mark, signal.SIGKILL)
+    eventually(lambda: fleet.phase("calm") == "queued", LIMIT_S)
+    told = eventually(lambda: fleet.node("n1")["quarantine"], LIMIT_S)
+    assert (fleet.node("n1")["condition"], told["reason"]) == ("down", "it was lost with calm on it")
+    fleet.cancel("calm")
+
+
+def processes_of(fleet: Fleet, word: str, *, program: str = "") -> list[int]:
+    """Return the fleet's processes with a word in their command line, and whose program's path ends so."""
+    found = []
+    for pid in carriers(fleet.mark):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if word.encode() in words and words.split(b"\0")[0].endswith(program.encode()):
+                found.append(pid)
+    return found

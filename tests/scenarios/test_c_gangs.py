@@ -9,7 +9,7 @@ import pytest
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Lose, Reason
+from fleet_app.engine.plan import Lose, Quarantine, Reason
 from fleet_app.engine.values import Condition
 from tests import virtual
 from tests.builders import gang, node, nodes, policy, shape, state, team
@@ -102,7 +102,7 @@ def test_c17_a_second_loss_during_the_first_changes_nothing() -> None:
     fleet = virtual.with_node(fleet, node("n1", condition=Condition.DOWN))
     assert [type(action) for action in virtual.plan_of(fleet).actions] == [Lose]
     fleet = virtual.with_node(virtual.cycle(fleet), node("n2", condition=Condition.DOWN))
-    assert virtual.plan_of(fleet).actions == ()
+    assert [type(action) for action in virtual.plan_of(fleet).actions] == [Quarantine]
     fleet = virtual.cycle(virtual.left(fleet, "pair"))
     assert fleet.workload("pair").nodes == ("n3", "n4")
     assert fleet.workload("pair").phase is Phase.ADMITTED

@@ -295,6 +295,17 @@ def test_orders_reach_the_gateway(control: Control) -> None:
     assert apply.body == (CLUSTERS / "demo.yaml").read_text()
 
 
+def test_who_keeps_a_node_out_says_why_and_for_how_long(control: Control) -> None:
+    fleet("quarantine", "n04", "--reason", "fan noise", "--for", "2h", "--who", "ada", "--gateway", control.url)
+    fleet("release", "n04", "--who", "ada", "--gateway", control.url)
+    out, let_in = control.asked
+    assert (out.path, json.loads(out.body)) == (
+        f"{BASE}quarantine/n04",
+        {"reason": "fan noise", "for_s": 7200.0, "who": "ada"},
+    )
+    assert (let_in.path, json.loads(let_in.body)) == (f"{BASE}release/n04", {"who": "ada"})
+
+
 def test_a_name_is_one_part_of_a_path_whatever_is_in_it(control: Control) -> None:
     fleet("explain", "../policy?x=1", "--gateway", control.url)
     assert control.asked[-1].path == f"{BASE}explain/..%2Fpolicy%3Fx%3D1"
@@ -342,6 +353,8 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
     ]
     commands += [
         "explain",
+        "quarantine",
+        "release",
         "drain",
         "cancel",
         "logs",

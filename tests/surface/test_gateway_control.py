@@ -13,7 +13,7 @@ from fleet_app.arbiter.notes import What
 from fleet_app.engine.lifecycle import Event
 from fleet_app.engine.plan import Hold, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
-from tests.builders import node, service, shape, state
+from tests.builders import node, quarantined, service, shape, state
 from tests.surface.bench import POLICY, Bench, bench
 from tests.surface.hand import Hand
 from tests.surface.test_gateway_jobs import running, spooled, submit
@@ -133,6 +133,51 @@ async def test_an_order_lands_in_the_inbox(
         answer = await gateway.post(f"/api/fleet/{path}", data=b"" if body is None else json.dumps(body).encode())
         assert answer.status == 200, await answer.text()
         assert spooled(tmp_path) == [want]
+
+
+KEEPING_OUT: dict[str, tuple[str, dict[str, object], inbox.Request]] = {
+    "a quarantine for as long as the policy says": (
+        "quarantine/n1",
+        {"reason": "fan noise", "who": "ada"},
+        inbox.Quarantine(node="n1", reason="fan noise", who="ada"),
+    ),
+    "for two hours": (
+        "quarantine/n1",
+        {"reason": "fan noise", "for_s": 7200},
+        inbox.Quarantine(node="n1", reason="fan noise", for_s=7200, who="unnamed"),
+    ),
+    "a release": ("release/n2", {"who": "ada"}, inbox.Release(node="n2", who="ada")),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("path", "body", "want"), KEEPING_OUT.values(), ids=KEEPING_OUT)
+async def test_who_keeps_a_node_out_or_lets_it_in_is_heard(
+    tmp_path: Path, path: str, body: dict[str, object], want: inbox.Request
+) -> None:
+    async with bench(tmp_path) as gateway:
+        hand = await running(gateway, tmp_path)
+        told = quarantined("n2", until=2e9)
+        hand.show(FleetState(nodes=(node("n1"), node("n2")), quarantines=(told,)), Plan())
+        answer = await gateway.post(f"/api/fleet/{path}", json=body)
+        assert answer.status == 200, await answer.text()
+        assert spooled(tmp_path) == [want]
+        rows = await get(gateway, "nodes")
+        assert isinstance(rows, list)
+        assert [(row["condition"], row["quarantine"]) for row in rows] == [
+            ("ready", None),
+            ("quarantined", {"reason": "it smells", "owner": "ada", "since": 0.0, "until": 2e9}),
+        ]
+
+
+@pytest.mark.anyio
+async def test_what_is_not_kept_out_is_not_released(tmp_path: Path) -> None:
+    async with bench(tmp_path) as gateway:
+        hand = await running(gateway, tmp_path)
+        hand.show(FleetState(nodes=(node("n1"),)), Plan())
+        assert (await gateway.post("/api/fleet/release/n1")).status == 409
+        assert (await gateway.post("/api/fleet/quarantine/n9", json={"reason": "x"})).status == 404
+        assert (await gateway.post("/api/fleet/quarantine/n1", json={})).status == 400
 
 
 REFUSED: dict[str, tuple[str, str, str, int]] = {

@@ -100,7 +100,7 @@ def _picture(world: World, traffic: str) -> RenderableType:
     line = Text(f"replicas: {wanted} wanted, {granted} granted, {occupied} running; {traffic}", style="cyan")
     now = time.time()
     alive = [each for each in world.workloads.values() if each.get("phase") not in tables.ENDED]
-    return Group(Text(), tables.nodes(world.nodes), Text(), tables.queue(alive, now), Text(), line)
+    return Group(Text(), tables.nodes(world.nodes, now), Text(), tables.queue(alive, now), Text(), line)
 
 
 def _plain(value: object) -> str:

@@ -8,10 +8,12 @@ import pytest
 
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.follow import LINGER_S, PLACE_WITHIN_S, followed, lingers
-from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import Ack, Beat, BoardView, BundleView, GroupView, JobView, NodeView
+from fleet_app.arbiter.notes import Note, What
+from fleet_app.arbiter.ports import Ack, Beat, BoardView, BundleView, Death, GroupView, JobView, NodeView
 from fleet_app.arbiter.records import Checkpoint, Job, Notice, Record
+from fleet_app.engine.failures import Cause, Failure
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.workload import Kind
 from tests.builders import backfill, shape
 
 NOW = 100.0
@@ -237,7 +239,9 @@ def test_a_workload_starts_when_ray_runs_its_job_and_not_before() -> None:
 BROKEN_GROUPS = {
     "a group that is gone": None,
     "a group that lost a node": replace(GROUP, state="RESCHEDULING"),
-    "a group on a node that died": replace(GROUP, bundles=(BundleView(node_id="id9", shape=shape(1)),)),
+    "a group whose node died": replace(
+        GROUP, state="RESCHEDULING", bundles=(BundleView(node_id=None, shape=shape(1)),)
+    ),
 }
 
 
@@ -245,7 +249,50 @@ BROKEN_GROUPS = {
 def test_a_running_workload_does_not_survive(group: GroupView | None) -> None:
     after, notes = followed(record(R), facts("RUNNING", group=group))
     assert after.workload.killed
-    assert [note.kind for note in notes] == [What.LOST]
+    assert [note.kind for note in notes if isinstance(note, Note)] == [What.LOST]
+
+
+def test_a_node_that_a_group_lost_is_at_fault_also_under_backfill() -> None:
+    _, [_, failed] = followed(record(R), facts("RUNNING", group=BROKEN_GROUPS["a group whose node died"]))
+    assert isinstance(failed, Failure)
+    assert (failed.workload, failed.node, failed.cause) == ("job", "n1", Cause.NODE)
+
+
+def test_a_group_that_ray_shows_as_whole_on_a_node_that_is_away_is_left_alone() -> None:
+    away = replace(GROUP, bundles=(BundleView(node_id="id9", shape=shape(1)),))
+    after, notes = followed(record(R), facts("RUNNING", group=away))
+    assert (after.workload.killed, notes) == (False, ())
+
+
+DIED = Death(node_id="id1", why="SIGKILL")
+
+GANGS_THAT_FAILED = {
+    "with a rank that died it starts again": (0, {"job": DIED}, (Q, 2, 1, Cause.RANK, "n1")),
+    "as often as the policy says": (2, {"job": DIED}, (Q, 2, 3, Cause.RANK, "n1")),
+    "and no more": (3, {"job": DIED}, (Phase.FAILED, 1, 3, Cause.RANK, "n1")),
+    "on a node that is gone too, nobody is blamed": (
+        0,
+        {"job": Death(node_id="x", why="y")},
+        (Q, 2, 1, Cause.RANK, None),
+    ),
+    "by itself it has failed": (0, {"job": None}, (Phase.FAILED, 1, 0, Cause.JOB, None)),
+    "while nobody can say, it is waited for": (0, {}, (R, 1, 0, None, None)),
+}
+
+
+@pytest.mark.parametrize(("restarts", "deaths", "want"), GANGS_THAT_FAILED.values(), ids=GANGS_THAT_FAILED)
+def test_a_gang_that_failed(restarts: int, deaths: dict[str, Death | None], want: tuple[object, ...]) -> None:
+    began = record(R)
+    gang_record = replace(began, workload=replace(began.workload, kind=Kind.GANG), restarts=restarts)
+    after, told = followed(gang_record, replace(facts("FAILED", left=0), deaths=deaths))
+    failed = next((one for one in told if isinstance(one, Failure)), None)
+    cause, node = (None, None) if failed is None else (failed.cause, failed.node)
+    assert (after.workload.phase, after.workload.attempt, after.restarts, cause, node) == want
+    assert after.workload.requeued == (after.workload.phase is Q)
+
+
+def test_a_new_checkpoint_makes_good_for_restarts() -> None:
+    assert followed(replace(record(R), restarts=2), facts(ack=acked()))[0].restarts == 0
 
 
 def test_a_group_that_broke_before_the_job_is_made_again() -> None:

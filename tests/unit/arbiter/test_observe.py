@@ -175,12 +175,12 @@ def test_a_node_that_vanished_with_work_on_it_is_down_and_keeps_what_it_had() ->
     book = Book()
     book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
     last = state(node("n9", at="s3/l3", foreign=shape(1)), node("n8"))
-    (found,) = fleet_state(book, (), 7, last).nodes
+    (found,) = fleet_state(book, (), 7, last, 50.0).nodes
     assert (found.name, found.condition, found.domains, found.foreign) == ("n9", Condition.DOWN, ("s3", "l3"), Shape())
 
 
 def test_a_node_that_nobody_ever_saw_is_down_too() -> None:
     book = Book()
     book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
-    (found,) = fleet_state(book, (), 7, FleetState()).nodes
+    (found,) = fleet_state(book, (), 7, FleetState(), 50.0).nodes
     assert (found.name, found.condition, found.capacity) == ("n9", Condition.DOWN, Shape())

@@ -69,3 +69,17 @@ def test_a_detail_leaves_out_what_says_nothing() -> None:
         tables.detail({"detail": {"nodes": ["n1", "n2"], "why": "", "grace_s": None, "step": 0, "took_s": 1.5}})
         == "nodes=n1,n2 step=0 took_s=1.5"
     )
+
+
+KEPT_OUT = {
+    "a sound node says nothing": ({"quarantine": None}, ""),
+    "one that is kept out says for how long, by whom and why": (
+        {"quarantine": {"reason": "fan noise", "owner": "ada", "until": 7300.0}},
+        "2h00m more, by ada: fan noise",
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "want"), KEPT_OUT.values(), ids=KEPT_OUT)
+def test_quarantine(node: dict[str, Any], want: str) -> None:
+    assert tables.quarantine(node, 100.0) == want
