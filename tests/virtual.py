@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, TakeGrant
+from fleet_app.engine.plan import Admit, Drain, Expire, GiveGrant, Kill, Lose, Plan, TakeGrant
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
@@ -95,6 +95,9 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
                 note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
                 fleet = replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+            case Expire():
+                one = fleet.workload(action.workload)
+                fleet = _put(fleet, _stepped(one, Event.DRAIN, deadline_at=action.deadline_at, expired=True))
             case Kill() | Lose():
                 fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
             case GiveGrant():
@@ -149,8 +152,9 @@ def left(fleet: Fleet, *names: str) -> Fleet:
     """Let the last process of workloads that were told to end be gone; without names, of all of them."""
     for one in fleet.workloads:
         if one.leaving and (not names or one.name in names):
-            event = Event.GONE if one.phase is Phase.STOPPING else Event.REQUEUE
-            fleet = _put(fleet, _emptied(_stepped(one, event)))
+            stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
+            event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
+            fleet = _put(fleet, _emptied(_stepped(stopping, event)))
     return fleet
 
 

@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O4, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O5, P1 to P6).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fleet_app.engine import placement, reclaim, refusal
+from fleet_app.engine import placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue
@@ -27,7 +27,7 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
     """
     refused: dict[object, Wait] = {}
     for workload in queue(ledger.workloads.values()):
-        key = _question(workload)
+        key = _question(ledger, workload)
         known = refused.get(key)
         if known is not None and workload.name != watch:
             yield _for(workload, known)
@@ -38,7 +38,9 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
             yield part
 
 
-def _question(workload: Workload) -> object:
+def _question(ledger: Ledger, workload: Workload) -> object:
+    """Return what the answer depends on; a declared end matters only where somebody's start is planned."""
+    passes = bool(ledger.starts) and workload.max_run_s is not None
     return (
         workload.team,
         workload.priority,
@@ -48,15 +50,15 @@ def _question(workload: Workload) -> object:
         workload.within,
         workload.accelerator,
         workload.broken_drains,
+        (workload.max_run_s, workload.grace_s) if passes else None,
     )
 
 
 def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
-        if refused.reason is Reason.QUOTA_USED:
-            _book(ledger, workload)
-        yield refused
+        keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
+        yield reserving.keep(ledger, workload, refused, for_room=False) if keeps else refused
         return
     nodes = eligible(ledger, workload)
     rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
@@ -85,12 +87,14 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
     """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
-    reach = unreserved(ledger, workload, nodes)
+    reach = reserving.reach(ledger, nodes)
     found = reclaim.find(ledger, asker(ledger, workload), reach)
+    if found is not None and not found.victims:
+        first = reserving.soonest(ledger, workload, reach)
+        found = reclaim.find(ledger, asker(ledger, workload), first) if len(first) < len(reach) else found
     if found is None:
-        yield refusal.no_room(ledger, workload, nodes, rooms)
-        _reserve(ledger, workload, reach)
-        _book(ledger, workload)
+        wait = refusal.no_room(ledger, workload, nodes, rooms)
+        yield reserving.keep(ledger, workload, wait, for_room=True)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
     ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
@@ -107,42 +111,6 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     )
 
 
-def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
-    """Keep later work that would not leave off the nodes on which the workload is nearest to fitting (O4).
-
-    Of equally near ones those with the least idle now, which others could use meanwhile.
-    """
-    room = {node.name: reclaim.most_room(ledger, asker(ledger, workload), node) for node in nodes}
-    options = []
-
-    def rank(node: Node) -> tuple[bool, int, int]:
-        return (not workload.shape.fits(room[node.name]), -room[node.name].gpus, ledger.free[node.name].gpus)
-
-    for kind in placement.uniform(_able(workload, nodes)):
-        for key, domain in placement.domains(kind, depth(ledger, workload)).items():
-            if len(domain) >= workload.bundles:
-                nearest = sorted(domain, key=lambda node: (*rank(node), node.domains, node.name))
-                fitting = sum(workload.shape.fits(room[node.name]) for node in domain)
-                options.append((-fitting, key, kind[0].accelerator, kind[0].driver, nearest))
-    if options:
-        for node in min(options, key=lambda option: option[:4])[4][: workload.bundles]:
-            ledger.reserved[node.name] = workload
-
-
-def _book(ledger: Ledger, workload: Workload) -> None:
-    """Keep what comes free of the team's nominal for the workload, if it could then be placed (O4)."""
-    if ledger.class_of(workload).yields:
-        return
-    able = _able(workload, eligible(ledger, workload))
-    if placement.most(able, depth(ledger, workload)) >= workload.bundles:
-        ledger.booked[workload.team].append(workload)
-
-
-def _able(workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
-    return [node for node in nodes if workload.shape.fits(node.capacity - node.foreign)]
-
-
 def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
     """Return the smallest domain that holds all of the nodes, as a reason."""
     paths = [ledger.nodes[name].domains for name in chosen]
@@ -154,4 +122,4 @@ def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
 
 
 def _for(workload: Workload, known: Wait) -> Wait:
-    return replace(known, workload=workload.name, rooms=())
+    return replace(known, workload=workload.name, rooms=(), planned_at=None, planned_after="")

@@ -1,4 +1,4 @@
-"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4).
+"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4, O5).
 
 Knows nodes, priority classes and reservations. Does not know room or quota sums.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
@@ -35,14 +36,22 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that are kept for nobody else ahead of it; what yields to who is ahead may pass (O4, R2)."""
+    """Return the nodes that are kept for nobody else ahead of it.
+
+    What yields to who is ahead may pass (O4, R2), and what is gone before its planned start (O5).
+    """
     yields = ledger.class_of(workload).yields
 
     def is_open(node: Node) -> bool:
         ahead = ledger.reserved.get(node.name)
-        return ahead is None or (yields and workload.priority < ahead.priority)
+        return ahead is None or (yields and workload.priority < ahead.priority) or _passes(ledger, workload, ahead)
 
     return [node for node in nodes if is_open(node)]
+
+
+def booked_ahead(ledger: Ledger, workload: Workload) -> list[Workload]:
+    """Return who waits for the nominal of the workload's team before it, but for those that it may pass (O4, O5)."""
+    return [ahead for ahead in ledger.booked.get(workload.team, ()) if not _passes(ledger, workload, ahead)]
 
 
 def asker(ledger: Ledger, workload: Workload) -> Asker:
@@ -67,3 +76,8 @@ def depth(ledger: Ledger, workload: Workload) -> int:
 def distrusted(ledger: Ledger, workload: Workload) -> bool:
     """Return whether it broke the drain contract so often that it lost the right to lent capacity (D4)."""
     return workload.broken_drains >= ledger.policy.drain.max_broken
+
+
+def _passes(ledger: Ledger, workload: Workload, ahead: Workload) -> bool:
+    start = ledger.starts.get(ahead.name)
+    return start is not None and gone_before(ledger.policy.drain, workload, ledger.now, start)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from fleet_app.engine import quota
+from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -34,6 +35,7 @@ class Ledger:
         self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.coming: dict[str, Shape] = {}
+        self.leavers: dict[str, list[tuple[float, Shape]]] = defaultdict(list)
         self.lodgers: dict[str, list[Workload]] = defaultdict(list)
         self.replicas: dict[str, int] = defaultdict(int)
         self.used: dict[str, int] = {}
@@ -41,6 +43,9 @@ class Ledger:
         self.firm: dict[str, int] = defaultdict(int)
         self.booked: dict[str, list[Workload]] = defaultdict(list)
         self.reserved: dict[str, Workload] = {}
+        self.starts: dict[str, Start] = {}
+        self.limited: list[Workload] = []
+        self.leaving: set[str] = set()
         self.holds: list[Hold] = []
         self.eligible: dict[object, list[Node]] = {}
         self.most_ever: dict[object, int] = {}
@@ -85,7 +90,10 @@ class Ledger:
 
     def release_soon(self, leaver: Workload) -> None:
         """Count a workload that was just asked to leave among what is coming free."""
+        self.leaving.add(leaver.name)
+        gone_at = leaves_by(self.policy.drain, leaver, self.now)
         for node in leaver.nodes:
+            self.leavers[node].append((gone_at, leaver.shape))
             self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
             self.lodgers[node] = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
         quota.charge(self.tree, self.used_soon, leaver.team, -leaver.shape.gpus * len(leaver.nodes))
@@ -101,6 +109,17 @@ class Ledger:
         """Return the room on a node once everything that is leaving has left."""
         coming = self.coming.get(node)
         return self.free[node] if coming is None else self.free[node] + coming
+
+    def ready_at(self, node: str, shape: Shape) -> float:
+        """Return when enough of what is leaving a node has left it for the shape to fit, in seconds."""
+        if shape.fits(self.free[node]):
+            return self.now
+        room = self.soon(node)
+        for gone_at, leavers in sorted(self.leavers.get(node, ()), key=lambda one: one[0], reverse=True):
+            if not shape.fits(room - leavers):
+                return gone_at
+            room -= leavers
+        return self.now
 
     def available(self, team: str) -> int:
         """Return how many more GPUs the team may take now, and leave to others what is kept for them."""
@@ -140,6 +159,8 @@ class Ledger:
     def _enter(self, workload: Workload) -> None:
         yields = self.class_of(workload).yields
         self.give(workload.team, workload.nodes, workload.shape, firm=not yields)
+        if workload.max_run_s is not None:
+            self.limited.append(workload)
         for node in workload.nodes:
             if yields and not workload.leaving:
                 self.lodgers[node].append(workload)

@@ -31,6 +31,15 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """Give a workload whose maximum run time is over notice to end for good; what is left at the deadline is killed."""
+
+    workload: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """End at once a workload whose deadline has passed."""
 
@@ -66,7 +75,7 @@ class TakeGrant:
     why: str
 
 
-Action = Admit | Drain | Kill | Lose | GiveGrant | TakeGrant
+Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +121,8 @@ class Wait:
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
     in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave.
+    `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
+    `planned_after` names the last who has to end for that.
     """
 
     workload: str
@@ -121,6 +132,8 @@ class Wait:
     level: str | None = None
     rooms: tuple[DomainRoom, ...] = ()
     blocked_by: tuple[str, ...] = ()
+    planned_at: float | None = None
+    planned_after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

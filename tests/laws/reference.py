@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import Admit, Drain, Expire, GiveGrant, Kill, Lose, Plan, Reason, TakeGrant, Wait
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
@@ -164,7 +164,8 @@ def priority_of(case: Case, name: str) -> int:
 
 
 def what_must_end_ends(case: Case) -> None:
-    """D2, D3: past its deadline it is killed, without a node it is lost, and nothing else ends by force."""
+    """D2, D3, D5: past its deadline it is killed, without a node lost, past its run time asked; nothing else ends."""
+    asked = {action.workload: action.deadline_at for action in case.actions(Expire)}
     killed = {action.workload for action in case.actions(Kill)}
     lost = {action.workload for action in case.actions(Lose)}
     for workload in case.state.workloads:
@@ -175,6 +176,10 @@ def what_must_end_ends(case: Case) -> None:
         due = workload.deadline_at is not None and workload.deadline_at <= case.now
         assert (workload.name in lost) == (broken and workload.phase is not Phase.STOPPING), workload
         assert (workload.name in killed) == (due and workload.phase is Phase.DRAINING and not broken), workload
+        over = workload.max_run_s is not None and workload.admitted_at + workload.max_run_s <= case.now
+        assert (workload.name in asked) == (over and not told_to_end(workload) and not broken), workload
+        deadline_at = case.now + min(workload.grace_s, case.policy.drain.longest_grace_s)
+        assert asked.get(workload.name, deadline_at) == deadline_at
 
 
 def gangs_reclaim_from_borrowers_only(case: Case) -> None:
