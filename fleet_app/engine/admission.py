@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleet_app.engine import placement, reclaim, refusal, reserving
-from fleet_app.engine.eligibility import asker, depth, eligible, unreserved
+from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
@@ -39,8 +39,7 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
 
 
 def _question(ledger: Ledger, workload: Workload) -> object:
-    """Return what the answer depends on; a declared end matters only where somebody's start is planned."""
-    passes = bool(ledger.starts) and workload.max_run_s is not None
+    """Return what the answer depends on; of a declared run time only whose planned start it is short enough to pass."""
     return (
         workload.team,
         workload.priority,
@@ -50,7 +49,7 @@ def _question(ledger: Ledger, workload: Workload) -> object:
         workload.within,
         workload.accelerator,
         workload.broken_drains,
-        (workload.max_run_s, workload.grace_s) if passes else None,
+        passed(ledger, workload),
     )
 
 

@@ -54,6 +54,14 @@ def booked_ahead(ledger: Ledger, workload: Workload) -> list[Workload]:
     return [ahead for ahead in ledger.booked.get(workload.team, ()) if not _passes(ledger, workload, ahead)]
 
 
+def passed(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
+    """Return for whose planned starts the workload, admitted now, would be gone in time (O5)."""
+    if workload.max_run_s is None or not ledger.starts:
+        return ()
+    drain, now = ledger.policy.drain, ledger.now
+    return tuple(name for name, start in ledger.starts.items() if gone_before(drain, workload, now, start))
+
+
 def asker(ledger: Ledger, workload: Workload) -> Asker:
     """Return what the workload looks for."""
     return Asker(

@@ -94,11 +94,9 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
     """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
     trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(seeks, one))
-    ends = sorted(
-        (limit, one.name, one)
-        for one in ledger.limited
-        if one.name not in ledger.leaving and one.name not in trial.gone and (limit := limit_at(one)) is not None
-    )
+    staying = (one for one in ledger.limited if one.name not in ledger.leaving and one.name not in trial.gone)
+    here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
+    ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
     moment: Moment = ledger.now, ""
     for limit, name, one in ends:
         if trial.ample:
