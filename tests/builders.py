@@ -85,10 +85,12 @@ def workload(
     saved_at: float | None = None,
     attempt: int = 1,
     grace_s: float = 120.0,
+    max_run_s: float | None = None,
     deadline_at: float | None = None,
     drained_for: str | None = None,
     requeued: bool = False,
     broken_drains: int = 0,
+    expired: bool = False,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission)."""
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
@@ -110,10 +112,12 @@ def workload(
         started_at=None if known is Phase.ADMITTED else began,
         saved_at=began if saved_at is None else saved_at,
         grace_s=grace_s,
+        max_run_s=max_run_s,
         deadline_at=deadline_at,
         drained_for=drained_for,
         requeued=requeued,
         broken_drains=broken_drains,
+        expired=expired,
     )
 
 

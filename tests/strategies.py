@@ -120,6 +120,7 @@ def asks(levels: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
             "within": st.sampled_from([None] * 2 * len(levels) + list(levels)),
             "accelerator": st.sampled_from([None] * 8 + ["h100", "a100"]),
             "grace_s": st.sampled_from([30.0, 120.0, 900.0]),
+            "max_run_s": st.sampled_from([None, None, 50.0, 300.0, 3000.0]),
         }
     )
 

@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from fleet_app.engine.decide import decide
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan, Quarantine, Release, TakeGrant
+from fleet_app.engine.plan import (
+    Admit,
+    Drain,
+    Expire,
+    GiveGrant,
+    Kill,
+    Lose,
+    Plan,
+    Quarantine,
+    Release,
+    TakeGrant,
+)
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
@@ -99,11 +110,8 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
             case Admit():
                 one = fleet.workload(action.workload)
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
-            case Drain():
-                one = fleet.workload(action.workload)
-                told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
-                note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
-                fleet = replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+            case Drain() | Expire():
+                fleet = _noticed(fleet, action)
             case Kill():
                 fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
             case Lose():
@@ -128,6 +136,15 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
                 fleet = _served(fleet, replace(one, grants=left))
     return fleet
+
+
+def _noticed(fleet: Fleet, action: Drain | Expire) -> Fleet:
+    one = fleet.workload(action.workload)
+    if isinstance(action, Expire):
+        return _put(fleet, _stepped(one, Event.DRAIN, deadline_at=action.deadline_at, expired=True))
+    told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
+    note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
+    return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
 
 
 def later(fleet: Fleet, seconds: float) -> Fleet:
@@ -168,8 +185,9 @@ def left(fleet: Fleet, *names: str) -> Fleet:
     """Let the last process of workloads that were told to end be gone; without names, of all of them."""
     for one in fleet.workloads:
         if one.leaving and (not names or one.name in names):
-            event = Event.GONE if one.phase is Phase.STOPPING else Event.REQUEUE
-            fleet = _put(fleet, _emptied(_stepped(one, event)))
+            stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
+            event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
+            fleet = _put(fleet, _emptied(_stepped(stopping, event)))
     return fleet
 
 

@@ -6,6 +6,7 @@ the engine. How an exit is read:
 * A job that was not asked to leave: SUCCEEDED and FAILED are what they say; STOPPED was somebody with Ray's own means.
 * One that was asked to leave goes back to the queue, unless it said `done`, or nothing can have told it to leave:
   SUCCEEDED without an acknowledgement, where a notice would have come as a signal (Ray then says STOPPED).
+* One whose maximum run time is over (D5) is stopped where another would go back to the queue.
 * A workload that was cancelled is stopped, however its job ended.
 
 * A gang that failed because a rank died by no doing of its own is started again, so often in a row as the policy says.
@@ -163,6 +164,8 @@ def _ended(record: Record, facts: Facts, health: Health) -> Step:
     event = _event(record, facts)
     if event is None:
         return record, ()
+    if event is Event.REQUEUE and record.workload.expired:
+        event = Event.CANCEL
     if event is Event.REQUEUE:
         return _requeued(record, facts)
     if event is Event.FAIL:
@@ -325,7 +328,8 @@ def _closed(record: Record, facts: Facts, event: Event, why: str = "") -> Step:
     if phase not in TERMINAL:
         phase = after(phase, Event.GONE)
     job = facts.jobs.get(record.job_id)
-    message = why or (job.message if job is not None and job.message else record.message)
+    tells = job is not None and job.message and not (record.workload.expired and phase is Phase.STOPPED)
+    message = why or (job.message if job is not None and tells else record.message)
     record = replace(record, workload=replace(record.workload, phase=phase), ended_at=facts.now, message=message)
     what = {Phase.SUCCEEDED: What.SUCCEEDED, Phase.FAILED: What.FAILED}.get(phase, What.STOPPED)
     step = None if record.checkpoint is None else record.checkpoint.step

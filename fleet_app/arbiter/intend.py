@@ -16,7 +16,19 @@ from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
-from fleet_app.engine.plan import Action, Admit, Drain, GiveGrant, Kill, Lose, Plan, Quarantine, Release, TakeGrant
+from fleet_app.engine.plan import (
+    Action,
+    Admit,
+    Drain,
+    Expire,
+    GiveGrant,
+    Kill,
+    Lose,
+    Plan,
+    Quarantine,
+    Release,
+    TakeGrant,
+)
 from fleet_app.engine.workload import Workload
 
 
@@ -32,6 +44,8 @@ def _one(book: Book, action: Action, now: float) -> None:
         case Admit():
             _admit(book, action, now)
         case Drain():
+            drain(book, action, now)
+        case Expire():
             drain(book, action, now)
         case Kill():
             _kill(book, action, now)
@@ -61,19 +75,21 @@ def _admit(book: Book, action: Admit, now: float) -> None:
     book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(action.nodes), why=action.why)
 
 
-def drain(book: Book, action: Drain, now: float) -> bool:
-    """Ask a workload to leave; return False when it is not one that can be asked."""
+def drain(book: Book, action: Drain | Expire, now: float) -> bool:
+    """Ask a workload to leave, for good where its time is over; return False when it is not one that can be asked."""
     record = book.records.get(action.workload)
     if record is None or (record.workload.phase, Event.DRAIN) not in TABLE or record.workload.killed:
         return False
+    beneficiary = action.beneficiary if isinstance(action, Drain) else None
     workload = replace(
         record.workload,
         phase=after(record.workload.phase, Event.DRAIN),
         deadline_at=action.deadline_at,
-        drained_for=action.beneficiary,
+        drained_for=beneficiary,
+        expired=isinstance(action, Expire),
     )
     book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
-    detail = {"deadline_at": action.deadline_at, "beneficiary": action.beneficiary, "why": action.why}
+    detail = {"deadline_at": action.deadline_at, "beneficiary": beneficiary, "why": action.why}
     book.note(now, What.DRAINING, record.name, attempt=workload.attempt, **detail)
     return True
 
@@ -97,13 +113,20 @@ def cancel(book: Book, record: Record, now: float) -> bool:
 
 
 def _kill(book: Book, action: Kill, now: float) -> None:
-    workload = _ending(book, action.workload)
-    if workload is None:
+    record, workload = book.records.get(action.workload), _ending(book, action.workload)
+    if record is None or workload is None:
         return
-    broken = workload.broken_drains + (workload.phase is Phase.DRAINING)
+    # Whose time is over, and who saved its work meanwhile, kept what it promised: nobody counted on more.
+    kept = workload.expired and _saved_since_notice(record)
+    broken = workload.broken_drains + (workload.phase is Phase.DRAINING and not kept)
     _end_at_once(book, replace(workload, killed=True, broken_drains=broken), action.why)
     detail = {"attempt": workload.attempt, "deadline_at": workload.deadline_at, "broken": broken, "why": action.why}
     book.note(now, What.KILLED, workload.name, **detail)
+
+
+def _saved_since_notice(record: Record) -> bool:
+    saved_at, noticed_at = record.workload.saved_at, record.noticed_at
+    return saved_at is not None and noticed_at is not None and saved_at >= noticed_at
 
 
 def _lose(book: Book, action: Lose, now: float) -> None:

@@ -36,10 +36,11 @@ def workloads(records: Iterable[Record], snapshot: Snapshot | None, policy: Poli
     waits = {wait.workload: wait for wait in snapshot.plan.waits} if snapshot else {}
     classes = {known.value: known.name for known in policy.classes}
     ordered = sorted(records, key=lambda r: (r.ended_at is not None, r.workload.submitted_at, r.name))
-    return [_workload(record, classes, waits.get(record.name)) for record in ordered if not record.forgotten]
+    at = snapshot.at if snapshot else 0.0
+    return [_workload(record, classes, waits.get(record.name), at) for record in ordered if not record.forgotten]
 
 
-def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None) -> Row:
+def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at: float) -> Row:
     workload = record.workload
     queued = workload.phase is Phase.QUEUED and wait is not None
     return {
@@ -56,13 +57,15 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None) -> 
         "admitted_at": workload.admitted_at,
         "started_at": workload.started_at,
         "ended_at": record.ended_at,
+        "max_run_s": workload.max_run_s,
+        "planned_at": wait.planned_at if queued and wait else None,
         "deadline_at": workload.deadline_at,
         "drained_for": workload.drained_for,
         "broken_drains": workload.broken_drains,
         "step": record.step,
         "checkpoint": None if record.checkpoint is None else asdict(record.checkpoint),
         "reason": wait.reason.value if queued and wait else None,
-        "message": sentence_of(wait, workload) if queued and wait else record.message,
+        "message": sentence_of(wait, workload, now=at) if queued and wait else record.message,
     }
 
 
@@ -154,6 +157,8 @@ def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
         "level": None if wait is None else wait.level,
         "rooms": [] if wait is None else [asdict(room) for room in wait.rooms],
         "blocked_by": [] if wait is None else list(wait.blocked_by),
+        "planned_at": None if wait is None else wait.planned_at,
+        "planned_after": (wait.planned_after or None) if wait else None,
     }
     return {"name": name, "sentence": found.sentence, "ahead": list(found.ahead), **numbers}
 

@@ -53,6 +53,10 @@ def submit(
     within: Annotated[str | None, typer.Option("--within", help="Topology level that must hold all of it.")] = None,
     accelerator: Annotated[str | None, typer.Option("--accelerator", help="Accelerator type.")] = None,
     grace: Annotated[str | None, typer.Option("--grace", help="Time to leave when drained, such as 30s.")] = None,
+    max_run_time: Annotated[
+        str | None,
+        typer.Option("--max-run-time", help="Ends for good when it has had its nodes so long, such as 4h."),
+    ] = None,
     notice: Annotated[
         Notice | None, typer.Option("--notice", help="By the fleet's library alone, or also by SIGTERM.")
     ] = None,
@@ -96,6 +100,7 @@ def submit(
         "within": within,
         "accelerator": accelerator,
         "grace": grace,
+        "max_run_time": max_run_time,
         "notice": notice,
         "entrypoint": shlex.join(entrypoint) if entrypoint else None,
     }

@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O6, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P6).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
-from fleet_app.engine import placement, reclaim, refusal
-from fleet_app.engine.eligibility import asker, depth, eligible, is_open, unreserved
+from fleet_app.engine import placement, reclaim, refusal, reserving
+from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.turns import in_turn
-from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
@@ -37,7 +36,7 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
         if workload.team in first:
             yield refusal.behind(workload, first[workload.team])
             continue
-        key = _question(workload)
+        key = _question(ledger, workload)
         known = refused.get(key)
         if known is not None and workload.name != watch:
             yield _for(workload, known)
@@ -51,7 +50,8 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
             yield part
 
 
-def _question(workload: Workload) -> object:
+def _question(ledger: Ledger, workload: Workload) -> object:
+    """Return what the answer depends on; of a declared run time only whose planned start it is short enough to pass."""
     return (
         workload.team,
         workload.priority,
@@ -61,15 +61,15 @@ def _question(workload: Workload) -> object:
         workload.within,
         workload.accelerator,
         workload.broken_drains,
+        passed(ledger, workload),
     )
 
 
 def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
-        if refused.reason is Reason.QUOTA_USED:
-            _book(ledger, workload)
-        yield refused
+        keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
+        yield reserving.keep(ledger, workload, refused, for_room=False) if keeps else refused
         return
     nodes = eligible(ledger, workload)
     rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
@@ -97,11 +97,14 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
     """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
-    found = reclaim.find(ledger, asker(ledger, workload), nodes, is_open(ledger, workload))
+    seeks = asker(ledger, workload)
+    found = reclaim.find(ledger, seeks, nodes, reserving.is_free(ledger))
+    if found is not None and not found.victims:
+        first = reserving.soonest(ledger, workload, nodes)
+        found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
     if found is None:
-        yield refusal.no_room(ledger, workload, nodes, rooms)
-        _reserve(ledger, workload, unreserved(ledger, workload, nodes))
-        _book(ledger, workload)
+        wait = refusal.no_room(ledger, workload, nodes, rooms)
+        yield reserving.keep(ledger, workload, wait, for_room=True)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
     ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
@@ -118,56 +121,6 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     )
 
 
-def _reserve(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
-    """Keep later work that would not leave off the nodes on which the workload is nearest to fitting (O4).
-
-    Of equally near ones those with the least idle now, which others could use meanwhile.
-    """
-    seeks, levels = asker(ledger, workload), depth(ledger, workload)
-    ever = {node.name for node in rooms_of(ledger, workload.shape, eligible(ledger, workload)).ever()}
-
-    @cache
-    def room(name: str) -> Shape:
-        return reclaim.most_room(ledger, seeks, ledger.nodes[name])
-
-    def fits(node: Node) -> bool:
-        return node.name in ever and workload.shape.fits(room(node.name))
-
-    options = [
-        (-sum(map(fits, domain)), key, kind[0].accelerator, kind[0].driver, domain)
-        for kind in placement.uniform(_able(ledger, workload, nodes))
-        for key, domain in placement.domains(kind, levels).items()
-        if len(domain) >= workload.bundles
-    ]
-    if not options:
-        return
-
-    def nearness(node: Node) -> tuple[bool, int, int, tuple[str, ...], str]:
-        return (not fits(node), -room(node.name).gpus, ledger.free[node.name].gpus, node.domains, node.name)
-
-    chosen = min(options, key=lambda option: option[:4])[4]
-    for node in sorted(chosen, key=nearness)[: workload.bundles]:
-        ledger.reserved[node.name] = workload
-
-
-def _book(ledger: Ledger, workload: Workload) -> None:
-    """Keep what comes free of the team's nominal for the workload, if it could then be placed (O4)."""
-    if ledger.class_of(workload).yields:
-        return
-    nodes = eligible(ledger, workload)
-    levels = depth(ledger, workload)
-    question = (workload.shape, levels, id(nodes))
-    if question not in ledger.most_ever:
-        ledger.most_ever[question] = placement.most(_able(ledger, workload, nodes), levels)
-    if ledger.most_ever[question] >= workload.bundles:
-        ledger.booked[workload.team].append(workload)
-
-
-def _able(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
-    return [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]
-
-
 def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
     """Return the smallest domain that holds all of the nodes, as a reason."""
     paths = [ledger.nodes[name].domains for name in chosen]
@@ -179,4 +132,4 @@ def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
 
 
 def _for(workload: Workload, known: Wait) -> Wait:
-    return replace(known, workload=workload.name, rooms=())
+    return replace(known, workload=workload.name, rooms=(), planned_at=None, planned_after="")

@@ -1,20 +1,21 @@
-"""What ends without anybody asking for its room: deadlines that passed, nodes that were lost (rules D2, D3).
+"""What ends without anybody asking for its room: deadlines and run times that are over, lost nodes (rules D2, D3, D5).
 
-Knows running workloads, their nodes and deadlines. Does not choose victims.
+Knows running workloads, their nodes, deadlines and limits. Does not choose victims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleet_app.engine.ends import grace_s, limit_at, over
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Kill, Lose
+from fleet_app.engine.plan import Expire, Kill, Lose
 from fleet_app.engine.workload import Workload
 
 
-def step(ledger: Ledger) -> Iterator[Kill | Lose]:
-    """Yield the end of what lost a node, and of what is past its deadline, once each."""
+def step(ledger: Ledger) -> Iterator[Expire | Kill | Lose]:
+    """Yield the end of what lost a node, of what is past its deadline or its maximum run time, once each."""
     for workload in ledger.workloads.values():
         if not workload.holding or workload.killed:
             continue
@@ -24,7 +25,12 @@ def step(ledger: Ledger) -> Iterator[Kill | Lose]:
                 ledger.release_soon(workload)
             yield Lose(workload=workload.name, node=lost, why=f"node {lost} is gone; a gang lives whole or not at all")
         elif workload.phase is Phase.DRAINING and _due(ledger, workload):
-            yield Kill(workload=workload.name, why="the drain's deadline has passed")
+            late = f"{over(workload)}, and so is its grace" if workload.expired else "the drain's deadline has passed"
+            yield Kill(workload=workload.name, why=late)
+        elif not workload.leaving and _over(ledger, workload):
+            ledger.release_soon(workload)
+            deadline_at = ledger.now + grace_s(ledger.policy.drain, workload)
+            yield Expire(workload=workload.name, deadline_at=deadline_at, why=over(workload))
 
 
 def _lost_node(ledger: Ledger, workload: Workload) -> str | None:
@@ -33,3 +39,8 @@ def _lost_node(ledger: Ledger, workload: Workload) -> str | None:
 
 def _due(ledger: Ledger, workload: Workload) -> bool:
     return workload.deadline_at is not None and workload.deadline_at <= ledger.now
+
+
+def _over(ledger: Ledger, workload: Workload) -> bool:
+    limit = limit_at(workload)
+    return limit is not None and limit <= ledger.now

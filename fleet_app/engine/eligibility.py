@@ -1,4 +1,4 @@
-"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4).
+"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4, O7).
 
 Knows nodes, priority classes and reservations. Does not know room or quota sums.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
@@ -49,14 +50,30 @@ def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> lis
 
 
 def is_open(ledger: Ledger, workload: Workload) -> Callable[[Node], bool]:
-    """Return whether a node is kept for nobody ahead of the workload; what yields to who is ahead may pass (O4, R2)."""
+    """Return whether a node is kept for nobody ahead of the workload.
+
+    What yields to who is ahead may pass (O4, R2), and what is gone before its planned start (O7).
+    """
     reserved, priority, yields = ledger.reserved, workload.priority, ledger.class_of(workload).yields
 
     def holds(node: Node) -> bool:
         ahead = reserved.get(node.name)
-        return ahead is None or (yields and priority < ahead.priority)
+        return ahead is None or (yields and priority < ahead.priority) or _passes(ledger, workload, ahead)
 
     return holds
+
+
+def booked_ahead(ledger: Ledger, workload: Workload) -> list[Workload]:
+    """Return who waits for the nominal of the workload's team before it, but for those that it may pass (O4, O7)."""
+    return [ahead for ahead in ledger.booked.get(workload.team, ()) if not _passes(ledger, workload, ahead)]
+
+
+def passed(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
+    """Return for whose planned starts the workload, admitted now, would be gone in time (O7)."""
+    if workload.max_run_s is None or not ledger.starts:
+        return ()
+    drain, now = ledger.policy.drain, ledger.now
+    return tuple(name for name, start in ledger.starts.items() if gone_before(drain, workload, now, start))
 
 
 def asker(ledger: Ledger, workload: Workload) -> Asker:
@@ -81,3 +98,8 @@ def depth(ledger: Ledger, workload: Workload) -> int:
 def distrusted(ledger: Ledger, workload: Workload) -> bool:
     """Return whether it broke the drain contract so often that it lost the right to lent capacity (D4)."""
     return workload.broken_drains >= ledger.policy.drain.max_broken
+
+
+def _passes(ledger: Ledger, workload: Workload, ahead: Workload) -> bool:
+    start = ledger.starts.get(ahead.name)
+    return start is not None and gone_before(ledger.policy.drain, workload, ledger.now, start)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet_app.engine.decide import decide
+from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import queue
@@ -51,20 +52,26 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     if wait is None:
         sentence = _of_admitted(plan, name)
     else:
-        sentence = sentence_of(wait, workload, _draining(state, wait), whole=_whole(state, workload))
+        sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
     return Explanation(name=name, sentence=sentence, wait=wait, ahead=tuple(ahead[: ahead.index(name)]))
 
 
-def sentence_of(wait: Wait, workload: Workload, leaving: tuple[str, ...] = (), *, whole: bool = False) -> str:
-    """Return a workload's wait as a sentence: what it needs, what there is, what would have to change.
+def sentence_of(
+    wait: Wait, workload: Workload, leaving: tuple[str, ...] = (), *, now: float, whole: bool = False
+) -> str:
+    """Return a workload's wait as a sentence: what it needs, what there is, what would have to change, and when.
 
-    `leaving` names whose exit it waits for; `whole` is whether a bundle takes all GPUs of a node.
+    `leaving` names whose exit it waits for; `now` is in seconds; `whole` is whether a bundle takes a node's every GPU.
     """
     if wait.reason is Reason.BEHIND:
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
-        return _about_quota(wait, workload)
-    return f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
+        why = _about_quota(wait, workload)
+    else:
+        why = f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
+    if wait.planned_at is None:
+        return why
+    return f"{why}; planned start in {spoken(wait.planned_at - now)}, when {wait.planned_after} has ended"
 
 
 def _about_quota(wait: Wait, workload: Workload) -> str:
@@ -114,7 +121,8 @@ def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
     if workload.phase is Phase.DRAINING:
         left = max(0.0, (workload.deadline_at or now) - now)
-        return f"is draining for {workload.drained_for or 'whoever asked'}: {left:.0f} s left on {where}"
+        why = over(workload) if workload.expired else f"is draining for {workload.drained_for or 'whoever asked'}"
+        return f"{why}: {left:.0f} s left on {where}"
     return f"is {workload.phase} on {where}"
 
 

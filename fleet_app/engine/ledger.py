@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fleet_app.engine import quota
+from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -29,6 +30,16 @@ class Least(NamedTuple):
     priority: int
     lost: float
     lost_per_gpu: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """Answers that the books have given already, until what they rest on changes."""
+
+    classes: dict[tuple[int, str], PriorityClass] = field(default_factory=dict)
+    lost_gpu_s: dict[str, float] = field(default_factory=dict)
+    least_lost: dict[str, Least] = field(default_factory=dict)
+    borrowed: dict[str, int] = field(default_factory=dict)
 
 
 class Ledger:
@@ -52,13 +63,16 @@ class Ledger:
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)
         self.coming: dict[str, Shape] = {}
+        self.leavers: dict[str, list[tuple[float, Shape]]] = defaultdict(list)
         self.lodgers: dict[str, list[Workload]] = defaultdict(list)
         self.replicas: dict[str, int] = defaultdict(int)
         self.used: dict[str, int] = {}
-        self.used_soon: dict[str, int] = {}
         self.firm: dict[str, int] = defaultdict(int)
         self.booked: dict[str, list[Workload]] = defaultdict(list)
         self.reserved: dict[str, Workload] = {}
+        self.starts: dict[str, Start] = {}
+        self.limited: list[Workload] = []
+        self.leaving: set[str] = set()
         self.holds: list[Hold] = []
         self.eligible: dict[object, list[Node]] = {}
         self.most_ever: dict[object, int] = {}
@@ -66,18 +80,15 @@ class Ledger:
         """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
         self.indexes: dict[object, object] = {}
         self.cheapest_on: dict[object, tuple[Workload, ...] | None] = {}
-        self._classes: dict[tuple[int, str], PriorityClass] = {}
-        self._lost_gpu_s: dict[str, float] = {}
-        self._least_lost: dict[str, Least] = {}
-        self._borrowed: dict[str, int] = {}
+        self._known = _Known()
         self._enter_all(state)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
         key = (workload.priority, workload.kind)
-        if key not in self._classes:
-            self._classes[key] = class_of(self.policy, workload)
-        return self._classes[key]
+        if key not in self._known.classes:
+            self._known.classes[key] = class_of(self.policy, workload)
+        return self._known.classes[key]
 
     def keep_out(self, name: str) -> None:
         """Place nothing new on a node from now on; one that takes nothing anyway stays as it is."""
@@ -120,11 +131,14 @@ class Ledger:
 
     def release_soon(self, leaver: Workload) -> None:
         """Count a workload that was just asked to leave among what is coming free."""
+        self.leaving.add(leaver.name)
+        gone_at = leaves_by(self.policy.drain, leaver, self.now)
         for node in leaver.nodes:
             self.changed.append(node)
+            self.leavers[node].append((gone_at, leaver.shape))
             self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
             self.lodgers[node] = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
-            self._least_lost.pop(node, None)
+            self._known.least_lost.pop(node, None)
         self._charge_soon(leaver.team, -leaver.shape.gpus * len(leaver.nodes))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
@@ -139,6 +153,17 @@ class Ledger:
         """Return the room on a node once everything that is leaving has left."""
         coming = self.coming.get(node)
         return self.free[node] if coming is None else self.free[node] + coming
+
+    def ready_at(self, node: str, shape: Shape) -> float:
+        """Return when enough of what is leaving a node has left it for the shape to fit, in seconds."""
+        if shape.fits(self.free[node]):
+            return self.now
+        room = self.soon(node)
+        for gone_at, leavers in sorted(self.leavers.get(node, ()), key=lambda one: one[0], reverse=True):
+            if not shape.fits(room - leavers):
+                return gone_at
+            room -= leavers
+        return self.now
 
     def available(self, team: str) -> int:
         """Return how many more GPUs the team may take now, and leave to others what is kept for them."""
@@ -168,10 +193,10 @@ class Ledger:
 
     def least_lost(self, node: str) -> Least:
         """Return what no set of lodgers on a node costs less than."""
-        least = self._least_lost.get(node)
+        least = self._known.least_lost.get(node)
         if least is None:
             shares = [(self.lost_gpu_s(one) / len(one.nodes), one.shape.gpus) for one in self.lodgers[node]]
-            least = self._least_lost[node] = Least(
+            least = self._known.least_lost[node] = Least(
                 priority=min([one.priority for one in self.lodgers[node]], default=0),
                 lost=min([lost for lost, _ in shares], default=0.0),
                 lost_per_gpu=min([lost / gpus for lost, gpus in shares if gpus], default=0.0),
@@ -180,9 +205,9 @@ class Ledger:
 
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
-        borrowed = self._borrowed.get(team)
+        borrowed = self._known.borrowed.get(team)
         if borrowed is None:
-            borrowed = self._borrowed[team] = quota.above_nominal(self.tree, self.used_soon, team)
+            borrowed = self._known.borrowed[team] = quota.above_nominal(self.tree, self.used_soon, team)
         return borrowed
 
     def share_with(self, team: str, gpus: int) -> int:
@@ -193,11 +218,11 @@ class Ledger:
 
     def lost_gpu_s(self, victim: Workload) -> float:
         """Return the GPU-seconds that a drain now would cost: unsaved work and a restart, on every GPU it has."""
-        lost = self._lost_gpu_s.get(victim.name)
+        lost = self._known.lost_gpu_s.get(victim.name)
         if lost is None:
             since = victim.saved_at if victim.saved_at is not None else victim.started_at
             unsaved = 0.0 if since is None else max(0.0, self.now - since)
-            lost = self._lost_gpu_s[victim.name] = victim.gpus * (unsaved + self.policy.drain.restart_cost_s)
+            lost = self._known.lost_gpu_s[victim.name] = victim.gpus * (unsaved + self.policy.drain.restart_cost_s)
         return lost
 
     def placeable(self) -> list[Node]:
@@ -240,6 +265,8 @@ class Ledger:
         if not yields:
             self.firm[workload.team] += gpus
         stays = not workload.leaving
+        if workload.max_run_s is not None:
+            self.limited.append(workload)
         for node in nodes:
             seats[node][shape] += 1
             if yields and stays:
@@ -258,7 +285,7 @@ class Ledger:
 
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
-        self._borrowed.clear()
+        self._known.borrowed.clear()
 
 
 def _total(shapes: Counter[Shape]) -> Shape:

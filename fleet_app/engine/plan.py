@@ -31,6 +31,15 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """Give a workload whose maximum run time is over notice to end for good; what is left at the deadline is killed."""
+
+    workload: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """End at once a workload whose deadline has passed."""
 
@@ -84,7 +93,7 @@ class Release:
     why: str
 
 
-Action = Admit | Drain | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release
+Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +142,8 @@ class Wait:
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
     in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave.
+    `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
+    `planned_after` names the last who has to end for that.
     """
 
     workload: str
@@ -142,6 +153,8 @@ class Wait:
     level: str | None = None
     rooms: tuple[DomainRoom, ...] = ()
     blocked_by: tuple[str, ...] = ()
+    planned_at: float | None = None
+    planned_after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fleet_app.engine import placement
+from fleet_app.engine.ends import grace_s
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
@@ -61,9 +62,9 @@ def find(
 def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: str) -> Iterator[Drain]:
     """Yield a drain for each victim and count its room as coming (R6); the deadline is the contract's (D1)."""
     for victim in sorted(victims, key=lambda one: one.name):
-        grace_s = min(victim.grace_s, ledger.policy.drain.longest_grace_s)
+        deadline_at = ledger.now + grace_s(ledger.policy.drain, victim)
         ledger.release_soon(victim)
-        yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=ledger.now + grace_s, why=why)
+        yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=deadline_at, why=why)
 
 
 def cost(ledger: Ledger, victims: Sequence[Workload]) -> Cost:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet_app.engine import placement, quota, reclaim
-from fleet_app.engine.eligibility import asker, depth, distrusted, unreserved
+from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
@@ -34,9 +34,10 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     if workload.gpus > left:
         reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
         return _quota_wait(workload, reason, left)
-    if not ledger.class_of(workload).yields and workload.gpus > ledger.firm_left_behind(workload.team):
-        ahead = tuple(one.name for one in ledger.booked[workload.team])
-        return _quota_wait(workload, Reason.RESERVED, ledger.firm_left_behind(workload.team), ahead)
+    ahead = [] if ledger.class_of(workload).yields else booked_ahead(ledger, workload)
+    left -= sum(one.gpus for one in ahead)
+    if ahead and workload.gpus > left:
+        return _quota_wait(workload, Reason.RESERVED, left, tuple(one.name for one in ahead))
     return None
 
 

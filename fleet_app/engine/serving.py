@@ -76,6 +76,7 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     service = need.service
     others = [] if immediate else spare(needs, need)
     yield from _take_for_quota(ledger, need, others)
+    others = [(other, grant) for other, grant in others if grant in other.kept]  # a grant is taken once
     refused = _refused(ledger, service)
     if refused is not None:
         yield refused

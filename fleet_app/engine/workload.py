@@ -28,6 +28,8 @@ class Workload:
     `saved_at` is the moment up to which its work is safe: the last acknowledged checkpoint, or its start.
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
+    `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
+    `expired` is whether it was.
     """
 
     name: str
@@ -46,9 +48,11 @@ class Workload:
     started_at: float | None = None
     saved_at: float | None = None
     grace_s: float = 120.0
+    max_run_s: float | None = None
     deadline_at: float | None = None
     drained_for: str | None = None
     killed: bool = False
+    expired: bool = False
     requeued: bool = False
     broken_drains: int = 0
 

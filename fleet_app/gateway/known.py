@@ -241,8 +241,10 @@ class Workloads:
 
     def _reason(self, record: Record) -> str:
         snapshot = self.snapshot()
-        wait = next((wait for wait in snapshot.plan.waits if wait.workload == record.name), None) if snapshot else None
-        return sentence_of(wait, record.workload) if wait else ""
+        if snapshot is None:
+            return ""
+        wait = next((wait for wait in snapshot.plan.waits if wait.workload == record.name), None)
+        return sentence_of(wait, record.workload, now=snapshot.at) if wait else ""
 
 
 def _of_submission(request: inbox.Submit, *, alive: bool) -> Known:

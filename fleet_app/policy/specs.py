@@ -48,8 +48,8 @@ class WorkloadSpec(Section):
     """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
 
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB. `priority` names a class. `within` names the
-    topology level that must hold all of it. `grace` is in seconds. `notice` is how a drain is raised: by the fleet's
-    library inside the job, or also by SIGTERM.
+    topology level that must hold all of it. `grace` and `max_run_time` are in seconds. `notice` is how a drain is
+    raised: by the fleet's library inside the job, or also by SIGTERM.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -63,6 +63,7 @@ class WorkloadSpec(Section):
     within: Name | None = None
     accelerator: Name | None = None
     grace: PositiveSeconds
+    max_run_time: PositiveSeconds | None = None
     notice: NoticeKind
 
     @property
@@ -168,6 +169,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         accelerator=spec.accelerator,
         submitted_at=submitted_at,
         grace_s=spec.grace,
+        max_run_s=spec.max_run_time,
     )
 
 

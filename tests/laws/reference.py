@@ -16,6 +16,7 @@ from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import (
     Admit,
     Drain,
+    Expire,
     GiveGrant,
     Kill,
     Lose,
@@ -184,7 +185,8 @@ def priority_of(case: Case, name: str) -> int:
 
 
 def what_must_end_ends(case: Case) -> None:
-    """D2, D3: past its deadline it is killed, without a node it is lost, and nothing else ends by force."""
+    """D2, D3, D5: past its deadline it is killed, without a node lost, past its run time asked; nothing else ends."""
+    asked = {action.workload: action.deadline_at for action in case.actions(Expire)}
     killed = {action.workload for action in case.actions(Kill)}
     lost = {action.workload for action in case.actions(Lose)}
     for workload in case.state.workloads:
@@ -195,6 +197,10 @@ def what_must_end_ends(case: Case) -> None:
         due = workload.deadline_at is not None and workload.deadline_at <= case.now
         assert (workload.name in lost) == (broken and workload.phase is not Phase.STOPPING), workload
         assert (workload.name in killed) == (due and workload.phase is Phase.DRAINING and not broken), workload
+        over = workload.max_run_s is not None and workload.admitted_at + workload.max_run_s <= case.now
+        assert (workload.name in asked) == (over and not told_to_end(workload) and not broken), workload
+        deadline_at = case.now + min(workload.grace_s, case.policy.drain.longest_grace_s)
+        assert asked.get(workload.name, deadline_at) == deadline_at
 
 
 def is_lost(case: Case, node: Node) -> bool:
@@ -351,16 +357,22 @@ def everybody_is_answered_once(case: Case) -> None:
 
 def nobody_waits_for_what_is_free(case: Case) -> None:
     """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
-    ahead: list[Workload] = []
-    for workload in in_order(case.state.workloads):
+    order = in_order(case.state.workloads)
+    for place, workload in enumerate(order):
         wait = case.wait(workload.name)
+        ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
         if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
                 free = fitting(case, workload, ahead)
                 spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
                 assert free - spared < workload.bundles or not quota_left(case, workload, ahead), (workload, wait)
-        ahead.append(workload)
+
+
+def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool:
+    """Return whether one behind it in the order of O1 was admitted, in a turn that its team's share gave it (O5)."""
+    alike = (workload.priority, workload.requeued) == (other.priority, other.requeued)
+    return alike and class_of(case.policy, other).borrows and case.wait(other.name) is None
 
 
 def in_order(workloads: Iterable[Workload]) -> list[Workload]:

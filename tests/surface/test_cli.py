@@ -234,6 +234,7 @@ def test_an_error_is_json_on_stderr_when_json_was_asked_for(control: Control) ->
 
 def test_a_submission_asks_what_its_options_say(control: Control) -> None:
     options = ["--kind", "gang", "--team", "research", "--nodes", "4", "--gpus", "8", "--cpus", "1.5", "--grace", "30s"]
+    options += ["--max-run-time", "4h"]
     result = fleet("submit", *options, "-e", "A=b=c", "--gateway", control.url, "--", "python", "t.py", "--x", "a b")
     body = json.loads(control.asked[-1].body)
     assert result.exit_code == 0
@@ -245,6 +246,7 @@ def test_a_submission_asks_what_its_options_say(control: Control) -> None:
         "gpus": 8,
         "cpus": "1.5",
         "grace": "30s",
+        "max_run_time": "4h",
         "entrypoint": "python t.py --x 'a b'",
         "runtime_env": {"env_vars": {"A": "b=c"}},
     }

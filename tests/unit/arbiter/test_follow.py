@@ -42,11 +42,12 @@ def record(
     checkpoint: Checkpoint | None = None,
     deadline_at: float | None = None,
     group_id: str | None = "g",
+    expired: bool = False,
 ) -> Record:
     asked = phase in {Phase.DRAINING, Phase.STOPPING}
     workload = backfill("job", on=("n1",), phase=phase, started_at=50.0, deadline_at=deadline_at)
     return Record(
-        workload=replace(workload, killed=killed, admitted_at=NOW - 1),
+        workload=replace(workload, killed=killed, expired=expired, admitted_at=NOW - 1),
         job=Job(entrypoint="true", notice=notice),
         group_id=group_id,
         job_submitted=submitted,
@@ -113,6 +114,23 @@ ENDS = {
         Q,
     ),
     "no processes prove nothing before a kill went out": (record(R, killed=True), facts("RUNNING", left=0), R),
+    # Its maximum run time is over.
+    "who saved its work when its time was over is stopped": (
+        record(D, expired=True),
+        facts("SUCCEEDED", left=0, ack=acked()),
+        Phase.STOPPED,
+    ),
+    "who was done just then has succeeded": (
+        record(D, expired=True),
+        facts("SUCCEEDED", left=0, done=True),
+        Phase.SUCCEEDED,
+    ),
+    "who had to be killed for it is stopped too": (
+        record(D, expired=True, killed=True),
+        facts("FAILED", left=0),
+        Phase.STOPPED,
+    ),
+    "and who never ran": (record(D, expired=True, submitted=False), facts(None, left=0), Phase.STOPPED),
     # Asked to leave by the board only.
     "a library job that acknowledged and left waits again": (record(D), facts("SUCCEEDED", left=0, ack=acked()), Q),
     "a library job that left without a word waits again": (record(D), facts("SUCCEEDED", left=0), Q),

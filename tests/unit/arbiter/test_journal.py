@@ -17,7 +17,20 @@ from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Notice, Record
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, DomainRoom, Drain, GiveGrant, Hold, Kill, Lose, Plan, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import (
+    Admit,
+    DomainRoom,
+    Drain,
+    Expire,
+    GiveGrant,
+    Hold,
+    Kill,
+    Lose,
+    Plan,
+    Reason,
+    TakeGrant,
+    Wait,
+)
 from tests.builders import backfill, gang, node, service, shape, state
 
 RECORD = Record(
@@ -36,6 +49,7 @@ SNAPSHOT = Snapshot(
         actions=(
             Admit(workload="a", nodes=("n1",), why="w"),
             Drain(workload="a", beneficiary="b", deadline_at=1.5, why="w"),
+            Expire(workload="a", deadline_at=1.5, why="w"),
             Kill(workload="a", why="w"),
             Lose(workload="a", node="n1", why="w"),
             GiveGrant(service="s", node="n1", shape=shape(1), why="w"),
@@ -50,6 +64,8 @@ SNAPSHOT = Snapshot(
                 available=2,
                 level="spine",
                 rooms=(DomainRoom(domain="s1", free_nodes=1, draining_nodes=0, drainable_nodes=2, total_nodes=4),),
+                planned_at=9.5,
+                planned_after="b",
             ),
         ),
     ),

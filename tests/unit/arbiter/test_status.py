@@ -92,6 +92,16 @@ def test_an_explanation_has_its_numbers() -> None:
         status.explain(snapshot, policy(), "nobody")
 
 
+def test_a_planned_start_is_shown_in_the_queue_and_explained() -> None:
+    runs, waits = gang("runs", on=("n1",), max_run_s=100.0), gang("waits", submitted_at=2.0)
+    snapshot = decided(node("n1"), runs, waits)
+    rows = status.workloads([record(waits), record(runs)], snapshot, policy())
+    assert [(row["max_run_s"], row["planned_at"]) for row in rows] == [(100.0, None), (None, 700.0)]
+    assert str(rows[1]["message"]).endswith("planned start in 11 min 30 s, when runs has ended")
+    row = status.explain(snapshot, policy(), "waits")
+    assert (row["planned_at"], row["planned_after"]) == (700.0, "runs")
+
+
 def test_everything_is_json() -> None:
     snapshot = decided(node("n1"), gang("big", nodes=2), service("chat", wanted=1, on=("n1",)))
     rows = [

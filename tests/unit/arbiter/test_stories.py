@@ -249,6 +249,51 @@ def test_a_cancel_gives_a_draining_job_no_more_time(rig: Rig) -> None:
     assert rig.phases() == {"deaf": Phase.STOPPED}
 
 
+@pytest.mark.parametrize("notice", ["library", "signal"])
+def test_when_its_run_time_is_over_a_job_saves_its_work_and_ends_for_good(rig: Rig, notice: str) -> None:
+    small(rig).world.behaviours["long"] = Behaviour(steps=1000)
+    rig.submit("long", gpus=1, max_run_time="4s", notice=notice)
+    rig.run(12.0)
+    record = rig.reader().records()["long"]
+    assert (record.workload.phase, record.workload.broken_drains) == (Phase.STOPPED, 0)
+    assert record.message == "its maximum run time of 4 s is over"
+    [asked] = rig.notes(What.DRAINING, "long")
+    [ended] = rig.notes(What.STOPPED, "long")
+    assert asked["why"] == ended["message"] == record.message
+    assert record.checkpoint is not None
+    assert not rig.notes(What.REQUEUED, "long")
+
+
+@pytest.mark.parametrize(("ack_every", "broken"), [(1, 0), (1000, 1)], ids=["having saved", "having saved nothing"])
+def test_who_does_not_end_when_its_run_time_is_over_is_killed_at_its_deadline(
+    rig: Rig, ack_every: int, broken: int
+) -> None:
+    small(rig).world.behaviours["deaf"] = Behaviour(steps=1000, yields_in_s=None, ack_every=ack_every)
+    rig.submit("deaf", gpus=1, max_run_time="4s", grace="2s")
+    rig.run(12.0)
+    record = rig.reader().records()["deaf"]
+    assert (record.workload.phase, rig.world.count("kill", "deaf")) == (Phase.STOPPED, 1)
+    assert record.workload.broken_drains == broken
+    assert record.message == "its maximum run time of 4 s is over, and so is its grace"
+
+
+def test_short_work_passes_a_gang_that_keeps_its_planned_start(rig: Rig) -> None:
+    small(rig, serving=0, training=2)
+    for name in ("runs", "large", "long", "short"):
+        rig.world.behaviours[name] = Behaviour(steps=1000)
+    rig.submit("runs", kind="gang", gpus=4, max_run_time="20s", grace="2s")
+    rig.run(2.0)
+    rig.submit("large", kind="gang", nodes=2, gpus=4)
+    rig.run(4.0)
+    rig.submit("long", kind="gang", gpus=4, max_run_time="60s", grace="2s")
+    rig.submit("short", kind="gang", gpus=4, max_run_time="3s", grace="2s")
+    rig.run(12.0)
+    want = {"runs": Phase.RUNNING, "large": Phase.QUEUED, "long": Phase.QUEUED, "short": Phase.STOPPED}
+    assert rig.phases() == want
+    rig.run(28.0)
+    assert rig.phases()["large"] is Phase.RUNNING
+
+
 def test_a_forgotten_workload_takes_its_ray_jobs_along_and_frees_its_name(rig: Rig) -> None:
     small(rig).submit("a", gpus=1)
     rig.world.behaviours["a"] = Behaviour(steps=1)

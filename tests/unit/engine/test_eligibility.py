@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_app.engine.eligibility import asker, depth, distrusted, eligible, unreserved
+from fleet_app.engine.eligibility import asker, depth, distrusted, eligible, passed, unreserved
+from fleet_app.engine.ends import Start
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Condition, Node
@@ -77,3 +78,18 @@ def test_asker_is_what_the_workload_looks_for() -> None:
 @pytest.mark.parametrize(("broken", "want"), [(0, False), (2, False), (3, True), (4, True)])
 def test_distrusted(broken: int, want: bool) -> None:
     assert distrusted(Ledger(state(), policy(max_broken=3), 0.0), backfill("x", broken_drains=broken)) is want
+
+
+PASSED = {
+    "for whom it would be gone in time": (gang("x", max_run_s=80.0), ("later",)),
+    "for both": (gang("x", max_run_s=10.0, grace_s=10.0), ("sooner", "later")),
+    "for nobody without an end": (gang("x"), ()),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), PASSED.values(), ids=PASSED)
+def test_passed(workload: Workload, want: tuple[str, ...]) -> None:
+    ledger = Ledger(state(), policy(), 0.0)
+    for name, asked_at in (("sooner", 50.0), ("later", 200.0)):
+        ledger.starts[name] = Start(asked_at=asked_at, at=asked_at + 600.0, after="last")
+    assert passed(ledger, workload) == want

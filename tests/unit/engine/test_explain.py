@@ -113,6 +113,20 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
         [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat")],
         "is draining for chat: 30 s left on n1",
     ),
+    "its time is over": (
+        [
+            node("n1"),
+            gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, max_run_s=7200.0, expired=True),
+        ],
+        "its maximum run time of 2 h is over: 30 s left on n1",
+    ),
+    "its start is planned": (
+        [node("n1"), gang("llm", team="guest", on=["n1"], max_run_s=7000.0), gang("x", submitted_at=1.0)],
+        (
+            "needs 1 whole node; s1 has 0 free: 1 more would do; drainable there: nobody; "
+            "planned start in 2 h 5 min, when llm has ended"
+        ),
+    ),
     "a person asked it to": (
         [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=90.0)],
         "is draining for whoever asked: 0 s left on n1",
@@ -170,16 +184,16 @@ def test_who_is_not_there_is_not_found() -> None:
 
 def test_a_wait_without_rooms_has_a_sentence_too() -> None:
     wait = Wait(workload="x", reason=Reason.NO_ROOM, asked=4, available=3)
-    assert sentence_of(wait, gang("x", nodes=4)) == (
+    assert sentence_of(wait, gang("x", nodes=4), now=0.0) == (
         "needs 4 nodes with 8 free GPUs each; the fleet has 3 free: 1 more would do"
     )
     within = Wait(workload="x", reason=Reason.NO_ROOM, asked=4, available=3, level="leaf")
-    assert "the best leaf has 3 free" in sentence_of(within, gang("x", nodes=4, within="leaf"))
+    assert "the best leaf has 3 free" in sentence_of(within, gang("x", nodes=4, within="leaf"), now=0.0)
 
 
 def test_a_drain_of_nobody_in_particular() -> None:
     wait = Wait(workload="x", reason=Reason.DRAIN_UNDER_WAY, asked=1, available=0)
-    assert sentence_of(wait, gang("x")).endswith("waiting for what is leaving to exit")
+    assert sentence_of(wait, gang("x"), now=0.0).endswith("waiting for what is leaving to exit")
 
 
 def test_many_domains_and_names_are_counted_not_listed() -> None:
@@ -195,4 +209,4 @@ def test_many_domains_and_names_are_counted_not_listed() -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_has_a_sentence(reason: Reason) -> None:
     wait = Wait(workload="x", reason=reason, asked=2, available=1, blocked_by=("y",))
-    assert sentence_of(wait, gang("x"), ("y",))
+    assert sentence_of(wait, gang("x"), ("y",), now=0.0)

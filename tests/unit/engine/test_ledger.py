@@ -131,3 +131,19 @@ def test_holds_never_have_parts_below_nothing() -> None:
     books = ledger(node("n1", gpus=4, foreign=Shape(cpu_milli=70_000)), gang("old", gpus=2, on=["n1"]))
     books.claim("new", "research", ["n1"], shape(2))
     assert books.holds == [Hold(node="n1", beneficiary="new", shape=shape(2))]
+
+
+READY = {
+    "what fits now": (2, 100.0),
+    "what the first to leave makes room for": (4, 110.0),
+    "what needs both of them": (6, 150.0),
+}
+
+
+@pytest.mark.parametrize(("gpus", "want"), READY.values(), ids=READY)
+def test_ready_at(gpus: int, want: float) -> None:
+    leaving = [
+        gang(f"g{at}", gpus=count, on=["n1"], phase=Phase.STOPPING, deadline_at=float(at))
+        for count, at in ((3, 110), (3, 150))
+    ]
+    assert Ledger(state(node("n1"), *leaving), policy(), 100.0).ready_at("n1", shape(gpus)) == want

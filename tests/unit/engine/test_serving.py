@@ -203,3 +203,11 @@ def test_a_floor_takes_nothing_of_its_team_that_would_not_be_enough() -> None:
     rules = policy(team("serving", nominal=2))
     other = service("a", wanted=1, grants=[idle("a1")])
     assert serve(V1, V2, other, service("b", floor=1, gpus=4), rules=rules) == []
+
+
+def test_a_grant_that_was_taken_for_the_quota_is_not_taken_for_the_room_as_well() -> None:
+    idle = service("a", gpus=2, wanted=1, grants=[grant("g", node="v1", occupied=False)])
+    lodger = backfill("b", team="research", gpus=2, on=["v1"])
+    rules = policy(team("research"), team("serving", nominal=4))
+    parts = (node("v1", gpus=4, serving=True), idle, service("c", gpus=3, floor=1), lodger)
+    assert said(decide(state(*parts), rules, 0.0)) == ["take a g", "drain b for c"]

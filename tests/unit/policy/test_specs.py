@@ -61,6 +61,8 @@ REFUSED = {
     "memory without unit": ({"memory": 4}, "memory", "with its unit, not 4"),
     "negative CPUs": ({"cpus": -1}, "cpus", "from 0 to 100000, not -1"),
     "NaN CPUs": ({"cpus": float("nan")}, "cpus", "not nan"),
+    "a run time without unit": ({"max_run_time": 30}, "max_run_time", "with its unit, not 30"),
+    "no run time at all": ({"max_run_time": "0s"}, "max_run_time", "longer than nothing"),
     "a grace without unit": ({"grace": 30}, "grace", "with its unit, not 30"),
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
@@ -148,6 +150,7 @@ def test_metadata_is_text_and_says_the_same_as_yaml():
         "cpus": "1.5",
         "memory": "4GiB",
         "grace": "30s",
+        "max_run_time": "1h30m",
     }
     natural = {**texts, "name": "llm", "nodes": 2, "gpus": 8, "cpus": 1.5}
     assert spec_from_metadata("llm", texts, policy()) == spec_from_mapping(natural, policy())
@@ -186,7 +189,9 @@ def test_without_a_default_team_a_team_must_be_named():
 
 
 def test_the_engine_gets_the_workload_in_its_own_units():
-    spec = spec_from_mapping({**GANG, "cpus": 0.5, "memory": "4GiB", "within": "spine", "grace": "2m"}, policy())
+    spec = spec_from_mapping(
+        {**GANG, "cpus": 0.5, "memory": "4GiB", "within": "spine", "grace": "2m", "max_run_time": "4h"}, policy()
+    )
     assert to_workload(spec, policy(), submitted_at=12.0) == Workload(
         name="llm",
         kind=Kind.GANG,
@@ -197,6 +202,7 @@ def test_the_engine_gets_the_workload_in_its_own_units():
         within="spine",
         submitted_at=12.0,
         grace_s=120.0,
+        max_run_s=14_400.0,
     )
 
 

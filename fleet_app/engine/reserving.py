@@ -1,0 +1,174 @@
+"""What is kept for who waits: nodes, its team's nominal, and from when it can have them (rules O4, O7).
+
+A planned start rests on known ends only: maximum run times, deadlines, and whom the workload may always ask to leave.
+Knows the ledger and those ends. Does not admit anybody, and asks nobody to leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+from fleet_app.engine import placement, reclaim
+from fleet_app.engine.eligibility import asker, depth, eligible
+from fleet_app.engine.ends import Start, gone_at, limit_at
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.plan import Wait
+from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.trial import Asker, Trial
+from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.workload import Workload
+
+Moment = tuple[float, str]
+"""When something is so at the latest, in seconds, and who has to end for that."""
+
+
+def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> Wait:
+    """Keep nodes and nominal for a workload that never yields and waits; return its wait with its planned start.
+
+    One that waits not `for_room` but for nominal keeps nodes only when its start is planned: who knows when it can.
+    """
+    start = _plan(ledger, workload) if ledger.limited else None
+    if start is None and for_room:
+        _keep(ledger, workload, _nearest(ledger, workload))
+    if _could_be_placed(ledger, workload):
+        ledger.booked[workload.team].append(workload)
+    return wait if start is None else replace(wait, planned_at=start.at, planned_after=start.after)
+
+
+def is_free(ledger: Ledger) -> Callable[[Node], bool]:
+    """Return whether a node is kept for nobody, so that a workload may make room for itself there."""
+    return lambda node: node.name not in ledger.reserved
+
+
+def soonest(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> set[str] | None:
+    """Return the names of those nodes that are enough and come free first, of what is free or coming already (R6).
+
+    Nobody swaps room that it waits for against room that comes later, however well that lies. None when all have to be
+    waited for.
+    """
+    coming = list(filter(is_free(ledger), rooms_of(ledger, workload.shape, nodes).soon()))
+    ready = {node.name: ledger.ready_at(node.name, workload.shape) for node in coming}
+    for moment in sorted(set(ready.values())):
+        first = [node for node in coming if ready[node.name] <= moment]
+        if placement.most(first, depth(ledger, workload)) >= workload.bundles:
+            return {node.name for node in first} if len(first) < len(coming) else None
+    return None
+
+
+def _plan(ledger: Ledger, workload: Workload) -> Start | None:
+    """Keep the nodes that the workload can have first by known ends, and return its planned start; None without one.
+
+    From `asked_at` on everything in the way is leaving, so that it is all gone within the longest grace.
+    """
+    seeks = asker(ledger, workload)
+    trial = Trial(ledger, seeks, list(filter(is_free(ledger), eligible(ledger, workload))))
+    known = [_nominal_comes(ledger, workload), _room_comes(ledger, seeks, trial)]
+    found = [moment for moment in known if moment is not None]
+    asked_at, after = max(found, default=(ledger.now, ""))
+    if len(found) < len(known) or asked_at <= ledger.now:
+        return None
+    _keep(ledger, workload, _nearest_of(ledger, workload, trial.fitting(), trial.room.__getitem__, lambda _: True))
+    start = Start(asked_at=asked_at, at=asked_at + ledger.policy.drain.longest_grace_s, after=after)
+    ledger.starts[workload.name] = start
+    return start
+
+
+def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
+    """Return when so much of the team's nominal is free of work that never yields; it counts until it is gone."""
+    left = ledger.firm_left_behind(workload.team)
+    if left >= workload.gpus:
+        return ledger.now, ""
+    ends: list[tuple[float, str, int]] = []
+    for one in ledger.workloads.values():
+        if one.team == workload.team and one.holding and not ledger.class_of(one).yields:
+            end = gone_at(ledger.policy.drain, one, ledger.now)
+            if end is not None:
+                ends.append((end, one.name, one.gpus))
+    for end, name, gpus in sorted(ends):
+        left += gpus
+        if left >= workload.gpus:
+            return end, name
+    return None
+
+
+def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
+    """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
+    trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(seeks, one))
+    staying = (one for one in ledger.limited if one.name not in ledger.leaving and one.name not in trial.gone)
+    here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
+    ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
+    moment: Moment = ledger.now, ""
+    for limit, name, one in ends:
+        if trial.ample:
+            break
+        trial.leave((one,))
+        moment = max(ledger.now, limit), name
+    return moment if trial.ample else None
+
+
+def _always_yields(seeks: Asker, lodger: Workload) -> bool:
+    """Return whether the workload may ask the lodger to leave whatever its team borrows by then (R1, R2)."""
+    return lodger.priority < seeks.priority and (lodger.team == seeks.team or seeks.passed_by(lodger))
+
+
+def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes on which the workload is nearest to fitting, with everybody gone who may be asked (O4)."""
+    seeks, nodes = asker(ledger, workload), eligible(ledger, workload)
+    ever = {node.name for node in rooms_of(ledger, workload.shape, nodes).ever()}
+
+    @cache
+    def room(name: str) -> Shape:
+        return reclaim.most_room(ledger, seeks, ledger.nodes[name])
+
+    def fits(node: Node) -> bool:
+        return node.name in ever and workload.shape.fits(room(node.name))
+
+    able = list(filter(is_free(ledger), _able(ledger, workload, nodes)))
+    return _nearest_of(ledger, workload, able, room, fits)
+
+
+def _nearest_of(
+    ledger: Ledger,
+    workload: Workload,
+    nodes: Sequence[Node],
+    room: Callable[[str], Shape],
+    fits: Callable[[Node], bool],
+) -> list[Node]:
+    """Return one node a bundle in one domain, those that fit first.
+
+    Of equally near ones those with the least idle now, which others could use meanwhile.
+    """
+    options = [
+        (-sum(map(fits, domain)), key, kind[0].accelerator, kind[0].driver, domain)
+        for kind in placement.uniform(nodes)
+        for key, domain in placement.domains(kind, depth(ledger, workload)).items()
+        if len(domain) >= workload.bundles
+    ]
+    if not options:
+        return []
+
+    def nearness(node: Node) -> tuple[bool, int, int, tuple[str, ...], str]:
+        return (not fits(node), -room(node.name).gpus, ledger.free[node.name].gpus, node.domains, node.name)
+
+    return sorted(min(options, key=lambda option: option[:4])[4], key=nearness)[: workload.bundles]
+
+
+def _keep(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        ledger.reserved[node.name] = workload
+
+
+def _could_be_placed(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether the workload would fit if all work of the fleet had ended; the same for all alike in this."""
+    nodes, levels = eligible(ledger, workload), depth(ledger, workload)
+    question = (workload.shape, levels, id(nodes))
+    if question not in ledger.most_ever:
+        ledger.most_ever[question] = placement.most(_able(ledger, workload, nodes), levels)
+    return ledger.most_ever[question] >= workload.bundles
+
+
+def _able(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
+    return [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]

@@ -1,0 +1,133 @@
+"""Planned starts: by which known ends, on which nodes, and who passes meanwhile (O4, O7, R6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Admit, Plan, Reason
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Workload
+from tests.builders import backfill, gang, node, nodes, policy, state, team
+
+NOW = 1000.0
+RULES = policy(team("research", nominal=16), team("vision", nominal=16), longest_grace_s=300.0)
+A = gang("a", team="vision", on=["n1"], max_run_s=1200.0)
+B = gang("b", team="vision", on=["n2"], max_run_s=2200.0)
+X = gang("x", nodes=2, submitted_at=100.0)
+
+Parts = list[Node | Workload]
+
+
+def decided(*parts: Node | Workload) -> Plan:
+    return decide(state(*parts), RULES, NOW)
+
+
+def planned(plan: Plan, name: str = "x") -> tuple[float | None, str]:
+    wait = next(one for one in plan.waits if one.workload == name)
+    return wait.planned_at, wait.planned_after
+
+
+PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
+    "when the last in the way is asked, and the longest grace after that": ([*nodes(2), A, B, X], (2500.0, "b")),
+    "where it is possible first": ([*nodes(3), A, B, replace(A, name="c", nodes=("n3",)), X], (1500.0, "c")),
+    "an end that is not known is no plan": ([*nodes(2), A, replace(B, max_run_s=None), X], (None, "")),
+    "but elsewhere it is in nobody's way": ([*nodes(3), A, replace(B, max_run_s=None), X], (1500.0, "a")),
+    "what is free needs no end": ([*nodes(2), A, X], (1500.0, "a")),
+    "its own team's backfill can be asked then": (
+        [*nodes(2), A, backfill("own", gpus=8, on=["n2"], team="research"), X],
+        (1500.0, "a"),
+    ),
+    "so can what passed it": (
+        [*nodes(2), A, backfill("late", gpus=8, on=["n2"], team="vision", started_at=200.0), X],
+        (1500.0, "a"),
+    ),
+    "another team's may be inside its nominal by then": (
+        [*nodes(2), A, backfill("lent", gpus=8, on=["n2"], team="vision"), X],
+        (None, ""),
+    ),
+    "unless it declares its end": (
+        [*nodes(2), A, backfill("lent", gpus=8, on=["n2"], team="vision", max_run_s=1600.0), X],
+        (1900.0, "lent"),
+    ),
+    "work of the team has to be gone from its books": (
+        [*nodes(3), replace(A, team="research"), replace(B, team="research"), X],
+        (2200.0 + 120.0 + 300.0, "b"),
+    ),
+    "and stays planned while that leaves": (
+        [
+            *nodes(3),
+            gang("a", on=["n1"], max_run_s=900.0, phase=Phase.DRAINING, deadline_at=1100.0, expired=True),
+            X,
+        ],
+        (1400.0, "a"),
+    ),
+    "what never could be has no start": ([*nodes(1), A, X], (None, "")),
+    "inside one domain": (
+        [
+            *(node("n1", at="s1/l1"), node("n2", at="s1/l2"), node("n3", at="s1/l2")),
+            *(A, gang("c", team="vision", on=["n3"], max_run_s=1900.0)),
+            replace(X, within="leaf"),
+        ],
+        (2200.0, "c"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), PLANS.values(), ids=PLANS)
+def test_planned_start(parts: Parts, want: tuple[float | None, str]) -> None:
+    assert planned(decided(*parts)) == want
+
+
+def test_the_second_of_two_that_ask_for_the_same_has_no_planned_start() -> None:
+    plan = decided(*nodes(2), A, B, X, gang("y", nodes=2, submitted_at=200.0))
+    assert planned(plan, "y") == (None, "")
+
+
+# Node n1 is half full until 1200, and n2 is free: x, which needs both, is planned for 1500 and everybody asked by 1200.
+HALF = gang("half", team="vision", gpus=4, on=["n1"], max_run_s=1200.0)
+
+PASSES = {
+    "gone before anybody is asked": (gang("s", team="vision", gpus=4, max_run_s=80.0, submitted_at=200.0), True),
+    "a little too long": (gang("s", team="vision", gpus=4, max_run_s=81.0, submitted_at=200.0), False),
+    "a short one with a long grace": (
+        gang("s", team="vision", gpus=4, max_run_s=10.0, grace_s=200.0, submitted_at=200.0),
+        False,
+    ),
+    "without an end": (gang("s", team="vision", gpus=4, submitted_at=200.0), False),
+    "what yields to it": (backfill("s", team="vision", gpus=4, submitted_at=200.0), True),
+    "of its own team too, beside its nominal": (gang("s", gpus=4, max_run_s=80.0, submitted_at=200.0), True),
+    "of its own team, too long": (gang("s", gpus=4, max_run_s=90.0, submitted_at=200.0), False),
+}
+
+
+@pytest.mark.parametrize(("small", "want"), PASSES.values(), ids=PASSES)
+def test_who_passes_a_planned_start(small: Workload, want: bool) -> None:
+    plan = decided(*nodes(2), HALF, X, small)
+    assert planned(plan) == (1500.0, "half")
+    assert [action.workload for action in plan.actions if isinstance(action, Admit)] == ["s"] * want
+    if not want:
+        assert plan.waits[0].reason is Reason.RESERVED
+        assert plan.waits[0].blocked_by == ("x",)
+
+
+def test_two_that_differ_in_their_ends_are_two_questions() -> None:
+    long = gang("long", team="vision", gpus=4, max_run_s=900.0, submitted_at=200.0)
+    plan = decided(*nodes(2), HALF, X, long, replace(long, name="short", max_run_s=60.0))
+    assert [action.workload for action in plan.actions if isinstance(action, Admit)] == ["short"]
+
+
+def test_of_what_is_coming_what_comes_first_is_waited_for() -> None:
+    slow = gang("slow", team="vision", on=["n1"], phase=Phase.STOPPING, deadline_at=1200.0)
+    quick = [
+        replace(
+            slow, name=f"quick-{number}", nodes=(f"n{number}",), deadline_at=1050.0, shape=replace(slow.shape, gpus=4)
+        )
+        for number in (2, 3)
+    ]
+    parts = [node("n1", at="s1/l1"), node("n2", at="s1/l1"), node("n3", at="s1/l2"), slow, *quick]
+    plan = decided(*parts, X)
+    assert {hold.node for hold in plan.holds} == {"n2", "n3"}
