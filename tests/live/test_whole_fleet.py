@@ -297,31 +297,6 @@ def test_the_stock_ray_client_submits_waits_drains_resumes_and_deletes(fleet: Fl
     eventually(lambda: "second" not in fleet.ray_cli("list"), LIMIT_S)
 
 
-@pytest.mark.timeout(600)
-def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
-    eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
-    ray.kill(ray.get_actor("fleet-arbiter", namespace="fleet"), no_restart=True)
-    url = f"{fleet.addresses['serve_url']}/"
-    replicas: set[int] = set()
-    failed: list[str] = []
-    until = time.monotonic() + LIMIT_S
-
-    def load(_: int) -> None:
-        with httpx.Client(timeout=60.0, trust_env=False) as client:
-            while time.monotonic() < until and len(replicas) < 4:
-                answer = client.get(url, params={"seconds": 0.5})
-                if answer.status_code == 200:
-                    replicas.add(int(answer.json()["pid"]))
-                else:
-                    failed.append(answer.text)
-
-    with ThreadPoolExecutor(6) as clients:
-        list(clients.map(load, range(6)))
-    # One runs, two have their fences; the fourth starts on what Serve finds by itself once the arbiter is silent.
-    assert len(replicas) >= 4
-    assert failed == []
-
-
 GANG = """
 import time
 import ray
@@ -370,7 +345,7 @@ def test_a_rank_that_is_killed_takes_its_node_out_and_its_gang_starts_again_from
 def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies_is_kept_out(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    """The last test of this fleet: it loses its training node."""
+    """Of the tests that need a training node the last: the fleet loses it."""
     script = tmp_path / "gang.py"
     script.write_text(textwrap.dedent(GANG))
     fleet.submit("calm", script, kind="gang", team="research", gpus=2)
@@ -387,6 +362,32 @@ def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies
     told = eventually(lambda: fleet.node("n1")["quarantine"], LIMIT_S)
     assert (fleet.node("n1")["condition"], told["reason"]) == ("down", "it was lost with calm on it")
     fleet.cancel("calm")
+
+
+@pytest.mark.timeout(600)
+def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
+    """The last test of this fleet: it loses its arbiter."""
+    eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
+    ray.kill(ray.get_actor("fleet-arbiter", namespace="fleet"), no_restart=True)
+    url = f"{fleet.addresses['serve_url']}/"
+    replicas: set[int] = set()
+    failed: list[str] = []
+    until = time.monotonic() + LIMIT_S
+
+    def load(_: int) -> None:
+        with httpx.Client(timeout=60.0, trust_env=False) as client:
+            while time.monotonic() < until and len(replicas) < 4:
+                answer = client.get(url, params={"seconds": 0.5})
+                if answer.status_code == 200:
+                    replicas.add(int(answer.json()["pid"]))
+                else:
+                    failed.append(answer.text)
+
+    with ThreadPoolExecutor(6) as clients:
+        list(clients.map(load, range(6)))
+    # One runs, two have their fences; the fourth starts on what Serve finds by itself once the arbiter is silent.
+    assert len(replicas) >= 4
+    assert failed == []
 
 
 def processes_of(fleet: Fleet, word: str, *, program: str = "") -> list[int]:
