@@ -9,17 +9,16 @@ its GPUs back it saves that very step and exits 0. On real GPUs pass `--platform
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
 import ray.train
+from pretraining import KEPT_CHECKPOINTS, Plan, parser, plan_of, run
 from ray.train import Checkpoint, CheckpointConfig, CheckpointUploadMode
 from ray.train.v2.jax import JaxTrainer
 
@@ -37,44 +36,16 @@ LIGHT = {
     # Without it every line is in the job's log twice: printed, and logged by Ray Train.
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
 }
-KEPT_CHECKPOINTS = 3
 METRICS = "metrics.jsonl"
 """Beside the checkpoints: a line a printed step, with its loss."""
 
 AXIS = "devices"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to train; every rank has the same.
-
-    A step reads `rows` rows of `window` characters, over all ranks together, and takes at least `step_time_s`.
-    """
-
-    steps: int
-    checkpoint_every: int
-    print_every: int
-    step_time_s: float
-    rows: int
-    window: int
-    seed: int
-
-
 def train(config: dict[str, Any]) -> None:
     """Train on one rank; Ray Train runs this in every worker."""
-    plan, rank = Plan(**config), Rank(Plan(**config))
-    for step in range(rank.step + 1, plan.steps + 1):
-        started = time.monotonic()
-        rank.advance()
-        # Ray Train asks rank 0 on behalf of all, so all ranks leave at the same step.
-        leaving = ray.train.get_preemption_info() is not None
-        if leaving or step % plan.checkpoint_every == 0 or step == plan.steps:
-            rank.checkpoint()
-        if leaving:
-            rank.say(f"leaving at step {step}: the fleet wants its GPUs back")
-            return
-        time.sleep(max(0.0, plan.step_time_s - (time.monotonic() - started)))
-    rank.say(f"done at step {rank.step}")
+    plan = Plan(**config)
+    run(Rank(plan), plan)
 
 
 class Rank:
@@ -153,38 +124,17 @@ class Rank:
         return state
 
 
-def arguments() -> argparse.Namespace:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--checkpoint-every", type=int, default=20, metavar="STEPS")
-    parser.add_argument("--print-every", type=int, default=10, metavar="STEPS")
-    parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="least time a step takes")
-    parser.add_argument("--rows", type=int, default=32, help="rows of a batch, over all ranks")
-    parser.add_argument("--window", type=int, default=48, help="characters of a row")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--platform", default=os.environ.get("JAX_PLATFORMS", "cpu"), help="cpu, cuda")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Run the trainer until it is done or drained; exits non-zero only when training failed."""
-    asked = arguments()
-    plan = Plan(
-        steps=asked.steps,
-        checkpoint_every=asked.checkpoint_every,
-        print_every=asked.print_every,
-        step_time_s=asked.step_time,
-        rows=asked.rows,
-        window=asked.window,
-        seed=asked.seed,
-    )
+    options = parser(__doc__)
+    options.add_argument("--platform", default=os.environ.get("JAX_PLATFORMS", "cpu"), help="cpu, cuda")
+    asked = options.parse_args()
     ray.init()
     install_signal_handler()
     environment = {**LIGHT, "JAX_PLATFORMS": asked.platform}
     JaxTrainer(
         train,
-        train_loop_config=asdict(plan),
+        train_loop_config=asdict(plan_of(asked)),
         scaling_config=fleet_scaling_config(),
         run_config=fleet_run_config(
             checkpoint_config=CheckpointConfig(num_to_keep=KEPT_CHECKPOINTS),

@@ -9,10 +9,8 @@ exits 0. Needs the extra `torch`. Ranks meet over gloo on CPUs; on real GPUs pas
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import numpy as np
 import ray
 import ray.train
 import torch
+from pretraining import KEPT_CHECKPOINTS, Plan, parser, plan_of, run
 from ray.train import Checkpoint, CheckpointConfig, CheckpointUploadMode
 from ray.train.torch import TorchConfig, TorchTrainer
 from torch import nn
@@ -33,22 +32,7 @@ from fleet_app.worker.train import fleet_run_config, fleet_scaling_config
 TEXT = Path(__file__).resolve().parent / "data" / "fleets.txt"
 BYTES = 256
 HIDDEN = 96
-KEPT_CHECKPOINTS = 3
 STATE = "state.pt"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to train; every rank has the same. A step reads `rows` rows of `window` bytes, over all ranks together."""
-
-    steps: int
-    checkpoint_every: int
-    print_every: int
-    step_time_s: float
-    rows: int
-    window: int
-    seed: int
-    device: str
 
 
 class ByteModel(nn.Module):
@@ -70,52 +54,32 @@ class ByteModel(nn.Module):
 
 def train(config: dict[str, Any]) -> None:
     """Train on one rank; Ray Train runs this in every worker."""
-    plan = Plan(**config)
-    rank = Rank(plan)
-    for rows in rank.batches():
-        started = time.monotonic()
-        rank.advance(rows)
-        # Ray Train asks rank 0 on behalf of all, so all ranks leave at the same step.
-        leaving = ray.train.get_preemption_info() is not None
-        if leaving or rank.step % plan.checkpoint_every == 0 or rank.step == plan.steps:
-            rank.checkpoint()
-        if leaving:
-            rank.say(f"leaving at step {rank.step}: the fleet wants its GPUs back")
-            return
-        time.sleep(max(0.0, plan.step_time_s - (time.monotonic() - started)))
-    rank.say(f"done at step {rank.step}")
+    plan = Plan(**config["plan"])
+    run(Rank(plan, config["device"]), plan)
 
 
 class Rank:
     """One process of the gang: its copy of the model, its part of the data."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, device: str) -> None:
         """Load the acknowledged checkpoint, or begin anew, with the same parameters in every rank."""
         self.plan = plan
         self.membership = Membership.from_environment()
         context = ray.train.get_context()
         self.number, self.world = context.get_world_rank(), context.get_world_size()
-        self.device = ray.train.torch.get_device() if plan.device == "cuda" else torch.device(plan.device)
+        self.device = ray.train.torch.get_device() if device == "cuda" else torch.device(device)
         torch.manual_seed(plan.seed)
         model = ByteModel().to(self.device)
         self._model = DistributedDataParallel(model)
         self._optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
         self._loss_of = nn.CrossEntropyLoss()
+        self._text = np.frombuffer(TEXT.read_bytes(), np.uint8)
         self.step, self.loss = self._resume(), float("nan")
         self.say(f"rank {self.number} of {self.world} starts after step {self.step}")
 
-    def batches(self) -> Iterator[torch.Tensor]:
-        """Yield this rank's rows of every step that is left: `window` + 1 bytes each."""
-        text = np.frombuffer(TEXT.read_bytes(), np.uint8)
-        mine = range(self.number, self.plan.rows, self.world)
-        while self.step < self.plan.steps:
-            draws = [np.random.default_rng((self.plan.seed, self.step, row)) for row in mine]
-            starts = [int(draw.integers(len(text) - self.plan.window)) for draw in draws]
-            rows = np.stack([text[start : start + self.plan.window + 1] for start in starts])
-            yield torch.from_numpy(rows.astype(np.int64)).to(self.device)
-
-    def advance(self, rows: torch.Tensor) -> None:
+    def advance(self) -> None:
         """Do one step together with all other ranks."""
+        rows = self._rows()
         logits = self._model(rows[:, :-1])
         loss = self._loss_of(logits.flatten(0, 1), rows[:, 1:].flatten())
         self._optimizer.zero_grad()
@@ -135,7 +99,10 @@ class Rank:
             folder.mkdir(parents=True, exist_ok=True)
             states = {"model": self._model.module.state_dict(), "optimizer": self._optimizer.state_dict()}
             draft = folder / f".{STATE}"
-            torch.save({**states, "step": self.step}, draft)
+            with draft.open("wb") as file:
+                torch.save({**states, "step": self.step}, file)
+                file.flush()
+                os.fsync(file.fileno())  # what is acknowledged is on disk
             draft.replace(folder / STATE)
             checkpoint = Checkpoint.from_directory(folder)
             self.say(f"checkpoint step {self.step} loss {self.loss:.4f}")
@@ -150,6 +117,15 @@ class Rank:
         if self.number == 0:
             print(f"{self.membership.job.attempt}: {line}", flush=True)
 
+    def _rows(self) -> torch.Tensor:
+        """Return this rank's rows of the next step, `window` + 1 bytes each; the same for every attempt."""
+        text, window = self._text, self.plan.window
+        mine = range(self.number, self.plan.rows, self.world)
+        draws = [np.random.default_rng((self.plan.seed, self.step, row)) for row in mine]
+        starts = [int(draw.integers(len(text) - window)) for draw in draws]
+        rows = np.stack([text[start : start + window + 1] for start in starts])
+        return torch.from_numpy(rows.astype(np.int64)).to(self.device)
+
     def _resume(self) -> int:
         point = self.membership.resume_point()
         if point is None:
@@ -162,39 +138,17 @@ class Rank:
         return point.step
 
 
-def arguments() -> argparse.Namespace:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--checkpoint-every", type=int, default=20, metavar="STEPS")
-    parser.add_argument("--print-every", type=int, default=10, metavar="STEPS")
-    parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="least time a step takes")
-    parser.add_argument("--rows", type=int, default=32, help="rows of a batch, over all ranks")
-    parser.add_argument("--window", type=int, default=48, help="bytes of a row")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Run the trainer until it is done or drained; exits non-zero only when training failed."""
-    asked = arguments()
-    plan = Plan(
-        steps=asked.steps,
-        checkpoint_every=asked.checkpoint_every,
-        print_every=asked.print_every,
-        step_time_s=asked.step_time,
-        rows=asked.rows,
-        window=asked.window,
-        seed=asked.seed,
-        device=asked.device,
-    )
+    options = parser(__doc__)
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    asked = options.parse_args()
     ray.init()
     install_signal_handler()
     TorchTrainer(
         train,
-        train_loop_config=asdict(plan),
-        torch_config=TorchConfig(backend="nccl" if plan.device == "cuda" else "gloo"),
+        train_loop_config={"plan": asdict(plan_of(asked)), "device": asked.device},
+        torch_config=TorchConfig(backend="nccl" if asked.device == "cuda" else "gloo"),
         scaling_config=fleet_scaling_config(),
         run_config=fleet_run_config(
             checkpoint_config=CheckpointConfig(num_to_keep=KEPT_CHECKPOINTS),
