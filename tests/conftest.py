@@ -12,7 +12,7 @@ settings.load_profile("fleet")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in tests/live, and keep each file of it on one worker: no more Ray clusters than workers."""
+    """Mark what lies in tests/live, and ask for each file of it to be run by one worker, which spares Ray clusters."""
     for item in items:
         if "live" in item.path.parts:
             item.add_marker(pytest.mark.live)
