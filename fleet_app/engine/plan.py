@@ -93,6 +93,25 @@ class Release:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebook:
+    """Give a booking that lost a node these nodes in place of those it had; `breach` says what it still lacks."""
+
+    booking: str
+    nodes: tuple[str, ...]
+    breach: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Ask committed work to leave at its next checkpoint boundary, with no deadline and no kill; it is requeued."""
+
+    workload: str
+    beneficiary: str
+    why: str
+
+
 Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
@@ -14,10 +15,11 @@ from fleet_app.engine.workload import Service, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Nodes, workloads that have not ended, services; and what went wrong lately, and who is kept out for it."""
+    """Nodes, workloads that have not ended, services, what went wrong lately, who is kept out, what is booked."""
 
     nodes: tuple[Node, ...] = ()
     workloads: tuple[Workload, ...] = ()
     services: tuple[Service, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
+    bookings: tuple[Booking, ...] = ()
