@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet_app.engine.decide import decide
+from fleet_app.engine.ahead import Ahead, watched
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.holders import holders_of
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Admit, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
@@ -29,7 +29,8 @@ class Explanation:
     name: str
     sentence: str
     wait: Wait | None = None
-    ahead: tuple[str, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    """Who is considered before it, first to be considered first."""
 
 
 def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
@@ -41,19 +42,19 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     service = next((one for one in state.services if one.name == name), None)
     if workload is None and service is None:
         raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
-    plan = decide(state, policy, now, watch=name)
+    plan, ahead = watched(state, policy, now, name)
     wait = next((one for one in plan.waits if one.workload == name), None)
     if workload is None:
         assert service is not None
-        return Explanation(name=name, sentence=_of_service(service, wait), wait=wait)
+        sentence = _of_service(service, wait) + _held(state, policy, service, wait)
+        return Explanation(name=name, sentence=sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
-    ahead = [one.name for one in queue(state.workloads)]
     if wait is None:
         sentence = _of_admitted(plan, name)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
-    return Explanation(name=name, sentence=sentence, wait=wait, ahead=tuple(ahead[: ahead.index(name)]))
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
 
 
 def sentence_of(
@@ -115,6 +116,19 @@ def _of_service(service: Service, wait: Wait | None) -> str:
         case Reason.UNKNOWN_TEAM:
             return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
+
+
+def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None) -> str:
+    """Return who holds what a service waits for, as the end of a sentence."""
+    if wait is None or wait.reason is Reason.UNKNOWN_TEAM:
+        return ""
+    named = holders_of(state, policy, service, wait.reason)
+    where = f"its team's nominal is used by {_listed(named)}" if wait.reason is Reason.QUOTA_USED else _listed(named)
+    if wait.reason is Reason.DRAIN_UNDER_WAY:
+        where = f"it waits for {where}"
+    elif wait.reason is not Reason.QUOTA_USED:
+        where = f"serving's nodes are held by {where}"
+    return f"; {where}" if named else ""
 
 
 def _of_running(workload: Workload, now: float) -> str:
