@@ -137,7 +137,13 @@ ANSWERS: dict[str, Any] = {
         "counts": {"queued": 1, "running": 2},
         "policy_hash": "abc123",
     },
-    f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
+    f"GET {BASE}explain/llm": {
+        "name": "llm",
+        "sentence": "needs 4 whole nodes on one spine",
+        "ahead": ["first"],
+        "turns": [{"workload": "first", "why": "higher priority", "outcome": "starts now with 8 GPUs"}],
+        "past": [{"sentence": "was asked to leave 5 min ago for chat; is leaving"}],
+    },
     f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),
     f"GET {BASE}policy": "version: 1\nname: demo\n",
     f"POST {BASE}policy": {

@@ -65,7 +65,14 @@ TEXTS = {
             "fleet  24    14    6 (25.0 %)  1            14     1       1            1 on s1/l2",
         ],
     ),
-    "an explanation is a sentence about the name": (["explain", "llm"], ["llm needs 4 whole nodes on one spine"]),
+    "an explanation is a sentence about the name": (
+        ["explain", "llm"],
+        [
+            "llm needs 4 whole nodes on one spine",
+            "Before: was asked to leave 5 min ago for chat; is leaving",
+            "Ahead: first: higher priority; starts now with 8 GPUs",
+        ],
+    ),
     "the policy in force is printed as it stands": (["policy", "show"], ["version: 1", "name: demo"]),
     "a policy's changes are listed": (
         ["policy", "apply", str(CLUSTERS / "demo.yaml"), "--who", "ada"],

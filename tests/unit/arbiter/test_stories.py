@@ -335,3 +335,12 @@ def test_a_pause_extends_no_deadline(rig: Rig) -> None:
     rig.run(7.0)
     assert rig.world.count("kill", "deaf") == 1
     assert rig.phases() == {"deaf": Phase.QUEUED}
+
+
+def test_a_drain_is_noted_with_why_it_and_not_another(rig: Rig) -> None:
+    filled(rig)
+    rig.world.want("chat", 1)
+    rig.run(9.0)
+    (asked, *_) = rig.notes(What.DRAINING)
+    assert str(asked["chosen"]).startswith("it loses 0.0")
+    assert "stayed" in str(asked["chosen"])
