@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Headroom, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import Headroom, Ordering, Policy, PriorityClass, Quota
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
@@ -56,7 +56,8 @@ def policies(draw: st.DrawFn) -> Policy:
     immediate = draw(st.sampled_from([0, 0, 1, 4]))
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
-    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s))
+    ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
+    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing)
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:

@@ -1,4 +1,4 @@
-"""Who is considered before a workload, and why: the turns as they were taken, each with its reason (rules O1 to O7).
+"""Who is considered before a workload, and why: the turns as they were taken, each with its reason (rules O1 to O8).
 
 Runs the decision and watches it: what it finds is what was decided, not what an order would suggest. Decides nothing.
 """
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from fleet_app.engine import quota
 from fleet_app.engine.decide import plan_of, steps
+from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.ordering import ranking, steps_waited
 from fleet_app.engine.plan import Action, Admit, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.quota import QuotaTree
@@ -70,8 +72,11 @@ def _before(ledger: Ledger, turns: Sequence[_Turn], name: str) -> tuple[Ahead, .
 def _why(ledger: Ledger, turn: _Turn, one: Workload, first: Workload) -> str:
     """Return why a turn came before that of `one`; `first` is the first of its team that waited then."""
     other = turn.workload
-    if other.priority != one.priority:
-        return "higher priority"
+    rank = ranking(ledger.policy, ledger.now)
+    if rank(other) != rank(one):
+        steps = steps_waited(ledger.policy, other, ledger.now)
+        waited = f"waited {spoken(ledger.now - other.submitted_at)}, which counts as {steps} steps up"
+        return waited if other.priority <= one.priority else "higher priority"
     if other.requeued != one.requeued:
         return "was torn down through no wish of its own"
     if other.team != one.team and (by_share := _by_share(ledger.tree, turn, first)):

@@ -1,4 +1,4 @@
-"""Whose turn it is: the queue in the order in which it is considered, while the decision goes on (rules O1, O5).
+"""Whose turn it is: the queue in the order in which it is considered, while the decision goes on (rules O1, O5, O8).
 
 Knows the ledger's books and the order of the queue. Does not know room: whether somebody fits is not asked here.
 """
@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.ordering import queue
+from fleet_app.engine.ordering import queue, ranking
 from fleet_app.engine.workload import Workload
 
 
 def in_turn(ledger: Ledger) -> Iterator[Workload]:
     """Yield every queued workload once, next the one whose turn it is after what became of those before it."""
-    for _, alike in groupby(queue(ledger.workloads.values()), key=lambda one: (one.priority, one.requeued)):
+    rank = ranking(ledger.policy, ledger.now)
+    for _, alike in groupby(queue(ledger.workloads.values(), rank), key=lambda one: (rank(one), one.requeued)):
         waiting = list(alike)
         if all(ledger.class_of(one).borrows for one in waiting):
             yield from _by_share(ledger, waiting)

@@ -8,7 +8,7 @@ import pytest
 
 from fleet_app.engine.ahead import watched
 from fleet_app.engine.decide import decide
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Ordering, Policy
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, gang, node, nodes, policy, state, team
@@ -63,6 +63,11 @@ CASES: dict[str, tuple[Policy, list[Node | Workload], dict[str, tuple[str, str]]
                 for number in range(5)
             }
         },
+    ),
+    "who waited longer than a period": (
+        replace(policy(team()), ordering=Ordering(ageing_s=40.0)),
+        [node("n1"), gang("g", submitted_at=5.0), gang("x", submitted_at=50.0, requeued=True)],
+        {"g": ("waited 1 min 35 s, which counts as 2 steps up", "starts now with 8 GPUs")},
     ),
     "a share that is the same": (
         shared(a=1, b=1),
