@@ -46,10 +46,12 @@ def policies(draw: st.DrawFn) -> Policy:
     """Return a policy of four teams, two of them in an organisation below or in a cohort of their own."""
     lab, alone = draw(st.sampled_from([("org", "org"), ("org", "org"), ("lab", "org"), ("org", "other")]))
     parents = {"research": lab, "vision": lab, "speech": alone, "serving": "org"}
-    quotas = [Quota(name="other"), Quota(name="lab", parent="org", **draw(limits()))]
+    weights = st.sampled_from([1, 1, 2, 3])
+    quotas = [Quota(name="other"), Quota(name="lab", parent="org", weight=draw(weights), **draw(limits()))]
     for name in TEAMS:
         nominal = draw(st.sampled_from([2, 4, 8, 8, 12, 16]))
-        quotas.append(replace(team(name, nominal=nominal, parent=parents[name]), **draw(limits())))
+        own = team(name, nominal=nominal, parent=parents[name], weight=draw(weights))
+        quotas.append(replace(own, **draw(limits())))
     inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
     levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))

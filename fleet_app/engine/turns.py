@@ -11,6 +11,8 @@ from itertools import groupby
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import queue, ranking
+from fleet_app.engine.quota import QuotaTree
+from fleet_app.engine.shares import Shares
 from fleet_app.engine.workload import Workload
 
 
@@ -26,11 +28,18 @@ def in_turn(ledger: Ledger) -> Iterator[Workload]:
 
 
 def _by_share(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]:
-    """Yield next who would leave its team with the least borrowed for its weight (O5); each team's own in order."""
+    """Yield next who would leave its team with the least borrowed for its weight (O5); each team's own in order.
+
+    Where teams lie below organisations of a cohort, these compare first.
+    """
     place = {one.name: number for number, one in enumerate(waiting)}
     lines: dict[str, deque[Workload]] = {}
     for one in waiting:
         lines.setdefault(one.team, deque()).append(one)
+
+    if any(_deep(ledger.tree, team) for team in lines):
+        yield from _by_shares(ledger, waiting)
+        return
 
     def turn(team: str) -> tuple[int, int]:
         first = lines[team][0]
@@ -41,3 +50,18 @@ def _by_share(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]
         yield lines[team].popleft()
         if not lines[team]:
             del lines[team]
+
+
+def _by_shares(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]:
+    shares, leaving = Shares(ledger.tree, ledger.used_soon, waiting), len(ledger.leaving)
+    for one in shares:
+        yield one
+        if len(ledger.leaving) != leaving:  # a turn takes from its own team's share alone, unless others had to leave
+            leaving = len(ledger.leaving)
+            shares.renew()
+
+
+def _deep(tree: QuotaTree, team: str) -> bool:
+    """Return whether a team lies more than one level below the top of its cohort."""
+    parent = tree.parent(team) if team in tree.entries else None
+    return parent is not None and tree.parent(parent) is not None
