@@ -263,7 +263,7 @@ def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
         return None
     borrowed = tuple([ledger.borrowed(one.team) for one in able])
     question = (node.name, asker.shape, room, tuple(map(_name, able)), borrowed)
-    known = ledger.cheapest_on
+    known = ledger.memo.cheapest_on
     if question not in known:
         known[question] = _fewest(ledger, asker.shape, room, able)
     return known[question]
