@@ -28,6 +28,8 @@ def place(
     """
     if len(fitting) < bundles:
         return None
+    if bundles == 1 == len(fitting):
+        return (fitting[0].name,) if len(fitting[0].domains) >= depth else None
     best = None
     for kind in uniform(fitting):
         for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
