@@ -171,7 +171,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
+RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
 """What disturbs a fleet from outside."""
 
 
@@ -265,15 +265,22 @@ def _runs(one: Workload) -> bool:
     return one.phase is Phase.RUNNING and not one.killed
 
 
+def _stays(one: Workload) -> bool:
+    return _runs(one) or one.moving
+
+
 _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "cycle": lambda fleet, _: virtual.cycle(fleet),
     "start": lambda fleet, _: virtual.started(fleet),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
-    "leave": _to_one(lambda one: one.leaving, virtual.left),
+    "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
     "finish": _to_one(_runs, virtual.completed),
     "save": _to_one(_runs, virtual.saved),
-    "drain": _to_one(_runs, lambda fleet, name: virtual.told_to_drain(fleet, name, 60.0)),
+    "move": _to_one(_runs, virtual.asked_to_move),
+    "drain": _to_one(
+        lambda one: _runs(one) or one.moving, lambda fleet, name: virtual.told_to_drain(fleet, name, 60.0)
+    ),
     "cancel": _to_one(lambda one: one.phase is not Phase.STOPPING, virtual.cancelled),
     "occupy": _to_service(lambda fleet, name, _: virtual.occupied(fleet, name)),
     "vacate": _to_service(virtual.vacated),
@@ -322,7 +329,7 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         priority=draw(st.sampled_from([BACKFILL, BACKFILL, POLITE.value])),
         started_at=draw(st.sampled_from([100.0, 500.0, 900.0])),
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
-        phase=draw(st.sampled_from([Phase.RUNNING, Phase.RUNNING, Phase.RUNNING, Phase.DRAINING])),
+        **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
     return replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
 

@@ -13,7 +13,7 @@ from typing import assert_never
 from fleet_app.arbiter import failing
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
@@ -25,6 +25,7 @@ from fleet_app.engine.plan import (
     GiveGrant,
     Kill,
     Lose,
+    Move,
     Plan,
     Quarantine,
     Release,
@@ -53,6 +54,8 @@ def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> N
             drain(book, action, now, chosen.get(action.workload, ""))
         case Expire():
             drain(book, action, now)
+        case Move():
+            move(book, action, now)
         case Kill():
             _kill(book, action, now)
         case Lose():
@@ -61,14 +64,19 @@ def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> N
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
-        case Quarantine():
-            told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
-            failing.quarantine(book, told)
-        case Release():
-            with contextlib.suppress(ConflictError):  # somebody was faster
-                failing.release(book, action.node, now, action.why)
+        case Quarantine() | Release():
+            _keep_out(book, action, now)
         case _:
             assert_never(action)
+
+
+def _keep_out(book: Book, action: Quarantine | Release, now: float) -> None:
+    if isinstance(action, Quarantine):
+        told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
+        failing.quarantine(book, told)
+    else:
+        with contextlib.suppress(ConflictError):  # somebody was faster
+            failing.release(book, action.node, now, action.why)
 
 
 def _admit(book: Book, action: Admit, now: float) -> None:
@@ -84,10 +92,10 @@ def _admit(book: Book, action: Admit, now: float) -> None:
 def drain(book: Book, action: Drain | Expire, now: float, chosen: str = "") -> bool:
     """Ask a workload to leave, for good where its time is over; return False when it is not one that can be asked.
 
-    `chosen` says why it was asked, and not another.
+    One that was asked to move gets a deadline now. `chosen` says why it was asked, and not another.
     """
-    record = book.records.get(action.workload)
-    if record is None or (record.workload.phase, Event.DRAIN) not in TABLE or record.workload.killed:
+    record = _stays(book, action.workload)
+    if record is None:
         return False
     beneficiary = action.beneficiary if isinstance(action, Drain) else None
     workload = replace(
@@ -102,6 +110,31 @@ def drain(book: Book, action: Drain | Expire, now: float, chosen: str = "") -> b
     detail |= {"chosen": chosen} if chosen else {}
     book.note(now, What.DRAINING, record.name, attempt=workload.attempt, **detail)
     return True
+
+
+def move(book: Book, action: Move, now: float) -> bool:
+    """Ask a workload to leave at its next checkpoint boundary; return False when it is not one that can be asked (D6).
+
+    Only one that is told by the fleet's library: where notice is a signal Ray stops the job, and kills it when its own
+    wait is over, so that would be a deadline.
+    """
+    record = _stays(book, action.workload)
+    if record is None or record.workload.moving or record.job.notice is not Notice.LIBRARY:
+        return False
+    phase = after(record.workload.phase, Event.DRAIN)
+    workload = replace(record.workload, phase=phase, deadline_at=None, drained_for=action.beneficiary)
+    book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
+    detail = {"beneficiary": action.beneficiary, "why": action.why}
+    book.note(now, What.MOVING, record.name, attempt=workload.attempt, **detail)
+    return True
+
+
+def _stays(book: Book, name: str) -> Record | None:
+    """Return the record of a workload that has its nodes, and was not yet told by when to leave them."""
+    record = book.records.get(name)
+    if record is None or record.workload.leaving or (record.workload.phase, Event.DRAIN) not in TABLE:
+        return None
+    return record
 
 
 def cancel(book: Book, record: Record, now: float) -> bool:

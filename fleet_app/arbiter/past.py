@@ -31,6 +31,8 @@ class Interruption:
     gone_at: float | None = None
     back_at: float | None = None
     step: int | None = None
+    moved: bool = False
+    """Whether it was asked to leave at its next checkpoint, with no deadline."""
 
 
 def interruptions(entries: Iterable[Entry]) -> tuple[Interruption, ...]:
@@ -38,7 +40,7 @@ def interruptions(entries: Iterable[Entry]) -> tuple[Interruption, ...]:
     found: list[Interruption] = []
     for note in (entry.note for entry in entries):
         match note.kind:
-            case What.DRAINING:
+            case What.DRAINING | What.MOVING:
                 found.append(_asked(note))
             case What.LOST:
                 found.append(Interruption(why=_text(note, "why")))
@@ -55,7 +57,8 @@ def interruptions(entries: Iterable[Entry]) -> tuple[Interruption, ...]:
 
 def sentence(one: Interruption, now: float) -> str:
     """Return an interruption as a sentence."""
-    asked = "" if one.asked_at is None else f"was asked to leave {spoken(now - one.asked_at)} ago"
+    what = "to move at its next checkpoint" if one.moved else "to leave"
+    asked = "" if one.asked_at is None else f"was asked {what} {spoken(now - one.asked_at)} ago"
     whom = f" for {one.beneficiary}" if one.beneficiary else ""
     reason = f" ({one.why})" if asked and one.why else one.why
     parts = [f"{asked}{whom}{reason}", one.chosen, _how_it_went(one, now)]
@@ -80,6 +83,7 @@ def _asked(note: Note) -> Interruption:
         why=_text(note, "why"),
         chosen=_text(note, "chosen"),
         asked_at=note.at,
+        moved=note.kind is What.MOVING,
     )
 
 

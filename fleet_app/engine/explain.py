@@ -54,6 +54,7 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         sentence = _of_admitted(plan, name)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
+        sentence += _moving(state, name)
     return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
 
 
@@ -134,6 +135,9 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
     if workload.phase is Phase.DRAINING:
+        if workload.moving:
+            who = workload.drained_for or "whoever asked"
+            return f"is asked to move at its next checkpoint, for {who}: no deadline; until then on {where}"
         left = max(0.0, (workload.deadline_at or now) - now)
         why = over(workload) if workload.expired else f"is draining for {workload.drained_for or 'whoever asked'}"
         return f"{why}: {left:.0f} s left on {where}"
@@ -150,6 +154,12 @@ def _of_admitted(plan: Plan, name: str) -> str:
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
     already = (one.name for one in state.workloads if one.drained_for == wait.workload and one.leaving)
     return tuple(sorted({*wait.blocked_by, *already}))
+
+
+def _moving(state: FleetState, name: str) -> str:
+    """Return who was asked to move for a workload: it waits for none of them (D6)."""
+    asked = sorted(one.name for one in state.workloads if one.drained_for == name and one.moving)
+    return f"; {_listed(asked)} was asked to move for it at its next checkpoint" if asked else ""
 
 
 def _whole(state: FleetState, workload: Workload) -> bool:

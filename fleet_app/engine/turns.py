@@ -40,13 +40,21 @@ def _by_share(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]
     if any(_deep(ledger.tree, team) for team in lines):
         yield from _by_shares(ledger, waiting)
         return
+    known: dict[str, tuple[int, tuple[int, int]]] = {}
 
     def turn(team: str) -> tuple[int, int]:
+        used = ledger.used_soon.get(team, 0)
+        before = known.get(team)
+        if before is not None and before[0] == used:
+            return before[1]
         first = lines[team][0]
-        return (ledger.share_with(team, first.gpus), place[first.name])
+        found = (ledger.share_with(team, first.gpus), place[first.name])
+        known[team] = (used, found)
+        return found
 
     while lines:
         team = min(lines, key=turn)
+        del known[team]
         yield lines[team].popleft()
         if not lines[team]:
             del lines[team]

@@ -78,8 +78,9 @@ def sound(case: Case, node: Node) -> bool:
 
 
 def told_to_end(workload: Workload) -> bool:
-    """Return whether a workload has nodes that come free without anybody being asked again."""
-    return workload.holding and (workload.killed or workload.phase in {Phase.DRAINING, Phase.STOPPING})
+    """Return whether a workload has nodes that come free by a known time, without anybody being asked again."""
+    drains = workload.phase is Phase.DRAINING and workload.deadline_at is not None
+    return workload.holding and (workload.killed or drains or workload.phase is Phase.STOPPING)
 
 
 # --- room -----------------------------------------------------------------------------------------------------------
@@ -162,8 +163,8 @@ def reclaim_is_one_way(case: Case) -> None:
     assert len(asked) == len(set(asked))
     for action in case.actions(Drain):
         victim = case.workloads[action.workload]
-        assert victim.phase in {Phase.ADMITTED, Phase.RUNNING}
-        assert not victim.killed
+        assert victim.holding
+        assert not told_to_end(victim)
         assert case.yields(victim), f"{victim.name} never yields"
         assert victim.priority < priority_of(case, action.beneficiary)
         longest = case.policy.drain.longest_grace_s

@@ -82,6 +82,7 @@ TEXTS = {
     "a submission prints the name alone": (["submit", "--name", "llm", "--", "python", "train.py"], ["llm"]),
     "a pause prints nothing on stdout": (["pause"], []),
     "a drain prints nothing on stdout": (["drain", "batch-1", "--grace", "1m30s"], []),
+    "a move prints nothing on stdout": (["move", "llm"], []),
 }
 
 
@@ -365,6 +366,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "quarantine",
         "release",
         "drain",
+        "move",
         "cancel",
         "logs",
         "events",

@@ -26,6 +26,7 @@ from fleet_app.engine.plan import (
     Hold,
     Kill,
     Lose,
+    Move,
     Plan,
     Reason,
     TakeGrant,
@@ -49,6 +50,7 @@ SNAPSHOT = Snapshot(
         actions=(
             Admit(workload="a", nodes=("n1",), why="w"),
             Drain(workload="a", beneficiary="b", deadline_at=1.5, why="w"),
+            Move(workload="a", beneficiary="b", why="w"),
             Expire(workload="a", deadline_at=1.5, why="w"),
             Kill(workload="a", why="w"),
             Lose(workload="a", node="n1", why="w"),

@@ -41,6 +41,10 @@ CASES = {
         [EXPIRED, (130.0, What.STOPPED, {})],
         "was asked to leave 1 min 40 s ago (its maximum run time of 2 h is over); was gone after 30 s, nothing saved",
     ),
+    "it is to move": (
+        [(100.0, What.MOVING, {"beneficiary": "llm", "why": "its leaf is booked"})],
+        "was asked to move at its next checkpoint 1 min 40 s ago for llm (its leaf is booked); is leaving",
+    ),
     "its node was lost": (
         [(100.0, What.LOST, {"why": "node n1 is gone"}), (101.0, What.REQUEUED, {"step": 8})],
         "node n1 is gone; was gone 1 min 39 s ago, saved up to step 8",

@@ -113,6 +113,21 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
         [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat")],
         "is draining for chat: 30 s left on n1",
     ),
+    "it was asked to move": (
+        [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, drained_for="window")],
+        "is asked to move at its next checkpoint, for window: no deadline; until then on n1",
+    ),
+    "somebody was asked to move for it": (
+        [
+            node("n1"),
+            gang("llm", team="guest", on=["n1"], phase=Phase.DRAINING, drained_for="x"),
+            gang("x", submitted_at=1.0),
+        ],
+        (
+            "needs 1 whole node; s1 has 0 free: 1 more would do; drainable there: nobody; "
+            "llm was asked to move for it at its next checkpoint"
+        ),
+    ),
     "its time is over": (
         [
             node("n1"),
