@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
@@ -45,6 +46,7 @@ def node(
     foreign: Shape = NOTHING,
     owners: Sequence[str] = (),
     down_since: float | None = None,
+    cached: Sequence[str] = (),
 ) -> Node:
     """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
     return Node(
@@ -58,6 +60,7 @@ def node(
         foreign=foreign,
         foreign_owners=tuple(owners),
         down_since=down_since,
+        cached=tuple(cached),
     )
 
 
@@ -94,6 +97,7 @@ def workload(
     broken_drains: int = 0,
     expired: bool = False,
     interactive: bool = False,
+    artifacts: Sequence[Artifact] = (),
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission)."""
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
@@ -123,6 +127,7 @@ def workload(
         broken_drains=broken_drains,
         expired=expired,
         interactive=interactive,
+        artifacts=tuple(artifacts),
     )
 
 

@@ -11,6 +11,7 @@ from fleet_app.engine import placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass
@@ -22,12 +23,13 @@ HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FO
 """What no wait ends: it is in nobody's way (O3)."""
 
 
-def step(ledger: Ledger, watch: str | None = None) -> Answer:
+def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> Answer:
     """Yield an admission or a wait for every queued workload, and the drains that make room.
 
     The room that is left only shrinks, so what was refused once is refused to all that ask for the same. Where a
     team's queue is strict, nobody passes the first of it that waits (O6).
-    `watch` names the workload whose wait is to say what each domain has.
+    `watch` names the workload whose wait is to say what each domain has. Whoever may start goes through the `gate` of
+    what has to be pulled first, where there is one.
     """
     refused: dict[object, Wait] = {}
     first: dict[str, str] = {}
@@ -40,9 +42,9 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
         if known is not None and workload.name != watch:
             yield _for(workload, known)
             continue
-        for part in _consider(ledger, workload, watched=workload.name == watch):
+        for part in _consider(ledger, workload, gate, watched=workload.name == watch):
             if isinstance(part, Wait):
-                if part.reason is not Reason.DRAIN_UNDER_WAY:
+                if part.reason not in {Reason.DRAIN_UNDER_WAY, Reason.PULLING}:
                     refused[key] = part
                 if part.reason not in HOPELESS and ledger.tree.strict(workload.team):
                     first[workload.team] = workload.name
@@ -64,7 +66,7 @@ def _question(ledger: Ledger, workload: Workload) -> object:
     )
 
 
-def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched: bool) -> Answer:
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -73,10 +75,15 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     nodes = eligible(ledger, workload)
     rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
     chosen = _now(ledger, workload, nodes)
-    if chosen is not None:
+    pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
+    if pulling is not None:
+        firm = not ledger.class_of(workload).yields
+        yield reserving.keep(ledger, workload, pulling, for_room=True) if firm else pulling
+    elif chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
-        yield Admit(workload=workload.name, nodes=chosen, why=_where(ledger, chosen))
+        about = gate.about(workload, chosen) if gate is not None else ""
+        yield Admit(workload=workload.name, nodes=chosen, why=_where(ledger, chosen) + about)
     elif ledger.class_of(workload).yields:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:

@@ -13,6 +13,7 @@ from fleet_app.engine import admission, draining, health, idle, serving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Plan, Wait
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
 
 
@@ -32,7 +33,8 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
         yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from serving.step(ledger, state.services)
-    yield from admission.step(ledger, watch)
+    gate = Gate(ledger, state.services) if ledger.policy.pulls.sources else None
+    yield from admission.step(ledger, watch, gate)
 
 
 def plan_of(ledger: Ledger, outcome: list[Action | Wait]) -> Plan:

@@ -69,6 +69,9 @@ def sentence_of(
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
+    elif wait.reason is Reason.PULLING:
+        pulls = f"{wait.asked} pull{'s' if wait.asked > 1 else ''} would begin for it at {wait.level}"
+        why = f"{pulls}, where {wait.available} more may now; {_listed(wait.blocked_by)} is first"
     else:
         why = f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
     if wait.planned_at is None:

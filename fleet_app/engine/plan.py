@@ -136,6 +136,7 @@ class Reason(StrEnum):
     DRAIN_UNDER_WAY = "drain-under-way"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
+    PULLING = "pulling"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,8 @@ class Wait:
     """Why a workload, or a replica of a service, does not start now.
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
-    in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave.
+    in what the one ahead waits for; for PULLING in pulls, and `level` is their source or node. `blocked_by` names who
+    is ahead, or who has to leave.
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
     `planned_after` names the last who has to end for that.
     """

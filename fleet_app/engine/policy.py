@@ -79,6 +79,23 @@ class RightSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where artifacts come from: how many may be pulled from it at once, and how fast; None where that is not known."""
+
+    name: str
+    most_at_once: int
+    gbit_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulls:
+    """Sources that are limited, and how many pulls one node takes at once; others, and None, are not limited."""
+
+    sources: tuple[Source, ...] = ()
+    most_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
     """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
 
@@ -111,6 +128,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    pulls: Pulls = field(default_factory=Pulls)
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)

@@ -103,6 +103,7 @@ class Node:
     only unique below its parent, so the place in the fabric is the whole prefix.
     `foreign` is what something uses here that the arbiter did not admit; it is never counted as free.
     `down_since` is when it went away (seconds since the epoch); None when it is there, or known to be lost for good.
+    `cached` names the artifacts that are on it already.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Node:
     foreign: Shape = NOTHING
     foreign_owners: tuple[str, ...] = ()
     down_since: float | None = None
+    cached: tuple[str, ...] = ()
 
     @property
     def placeable(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
 from fleet_app.engine.values import Shape
 
@@ -31,7 +32,7 @@ class Workload:
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
-    somebody sits at, and of no use when nobody does.
+    somebody sits at, and of no use when nobody does. `artifacts` have to be on a node before it starts there.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Workload:
     movable: bool = False
     broken_drains: int = 0
     interactive: bool = False
+    artifacts: tuple[Artifact, ...] = ()
 
     @property
     def holding(self) -> bool:
@@ -107,4 +109,5 @@ class Service:
     wanted: int = 0
     floor: int = 0
     spread: bool = False
+    artifacts: tuple[Artifact, ...] = ()
     grants: tuple[Grant, ...] = ()

@@ -51,6 +51,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
+        pulls=_pulls(policy),
         idle=engine.Idle(after_s=policy.idle.after, used_percent=policy.idle.used_percent),
         right_size=engine.RightSize(
             after_s=policy.right_size.after,
@@ -78,6 +79,14 @@ def _policy(document: Document) -> PolicyFile:
         raise  # not reached: pydantic never reports an error without details
     document.refuse(check(policy))
     return policy
+
+
+def _pulls(policy: PolicyFile) -> engine.Pulls:
+    sources = tuple(
+        engine.Source(name=name, most_at_once=item.most_at_once, gbit_per_s=item.gbit_per_s)
+        for name, item in sorted(policy.pulls.sources.items())
+    )
+    return engine.Pulls(sources=sources, most_per_node=policy.pulls.most_per_node)
 
 
 def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.PriorityClass:

@@ -128,6 +128,23 @@ class RightSize(Section):
     target_percent: Annotated[int, Field(strict=True, ge=1, le=100)] = 70
 
 
+class Source(Section):
+    """A registry or store: how many pulls from it may be under way at once, and how fast it is, if that is known."""
+
+    most_at_once: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    gbit_per_s: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
+
+
+class Pulls(Section):
+    """Limits on fetching images and weights: of sources, and how many pulls one node takes at once.
+
+    What is not named is not limited.
+    """
+
+    sources: dict[Name, Source] = Field(default_factory=dict)
+    most_per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas."""
 
@@ -184,6 +201,7 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
+    pulls: Pulls = Pulls()
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
     headroom: Headroom = Headroom()

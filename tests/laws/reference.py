@@ -325,6 +325,37 @@ def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
     return over
 
 
+def pulls_are_limited(case: Case) -> None:
+    """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
+    limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
+    begun: Counter[str] = Counter()
+    for workload in case.state.workloads:
+        if workload.phase is Phase.ADMITTED and not workload.killed:
+            begun += lacking(case, workload, workload.nodes)
+    for service in case.state.services:
+        starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
+        ready = sorted(grant.node for grant in service.grants if not grant.occupied)[:starting]
+        begun += lacking(case, service, ready)
+    waits = [wait for wait in case.plan.waits if wait.reason is Reason.PULLING]
+    for action in case.actions(Admit):
+        more = lacking(case, case.workloads[action.workload], action.nodes)
+        for source in more.keys() & limits.keys():
+            assert not begun[source] or begun[source] + more[source] <= limits[source], action
+        begun += more
+    assert not waits or any(begun[source] for source in limits), waits
+
+
+def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counter[str]:
+    """Return how many pulls from each source it takes to start on the nodes."""
+    return Counter(
+        artifact.source
+        for name in set(nodes)
+        if name in case.nodes
+        for artifact in one.artifacts
+        if artifact.name not in case.nodes[name].cached
+    )
+
+
 def quotas_are_kept(case: Case) -> None:
     """I5, Q1 to Q3: no admission or grant causes an excess or enlarges one; who never yields keeps to its nominal."""
     before = excess(case.policy.quotas, usage(case, after=False))
@@ -373,7 +404,7 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
     for place, workload in enumerate(order):
         wait = case.wait(workload.name)
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
-        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
+        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM, Reason.PULLING}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
                 free = fitting(case, workload, ahead)
@@ -562,6 +593,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         reclaim_is_one_way,
         what_must_end_ends,
         gangs_reclaim_from_borrowers_only,
+        pulls_are_limited,
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,

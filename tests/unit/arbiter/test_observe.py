@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -184,3 +185,8 @@ def test_a_node_that_nobody_ever_saw_is_down_too() -> None:
     book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
     (found,) = fleet_state(book, (), 7, FleetState(), 50.0).nodes
     assert (found.name, found.condition, found.capacity) == ("n9", Condition.DOWN, Shape())
+
+
+def test_what_is_cached_on_a_node_is_a_fact_of_it() -> None:
+    look = replace(facts(0.0, view()), cached={"n1": ("image",), "gone": ("image",)})
+    assert [one.cached for one in nodes_seen(look, policy(), {}, {})] == [("image",)]

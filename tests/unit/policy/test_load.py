@@ -220,6 +220,20 @@ def test_sessions_and_sizes_are_judged_as_the_file_says():
     assert rules.right_size == engine.RightSize(after_s=604_800.0, below_percent=20, target_percent=50)
 
 
+def test_pulls_are_limited_only_where_the_file_says_so():
+    assert to_engine(policy()).pulls == engine.Pulls()
+    text = (
+        "pulls: {most_per_node: 2, sources: {registry: {most_at_once: 4, gbit_per_s: 40}, store: {most_at_once: 1}}}\n"
+    )
+    assert to_engine(parse_policy(POLICY + text)).pulls == engine.Pulls(
+        sources=(
+            engine.Source(name="registry", most_at_once=4, gbit_per_s=40),
+            engine.Source(name="store", most_at_once=1),
+        ),
+        most_per_node=2,
+    )
+
+
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():
     quotas = to_engine(parse_policy(with_line("    nominal: 80\n", ""))).quotas
     assert quotas[0] == engine.Quota(name="lab", nominal_gpus=80)
