@@ -74,6 +74,23 @@ class Workload:
         return self.phase is Phase.DRAINING and self.deadline_at is None and not self.killed
 
     @property
+    def asked(self) -> tuple[object, ...]:
+        """Return all on which it depends whether and where it may start, but for its place in the queue and its end."""
+        shape = self.shape
+        return (
+            self.team,
+            self.priority,
+            self.kind,
+            shape.gpus,
+            shape.cpu_milli,
+            shape.memory_mib,
+            self.bundles,
+            self.within,
+            self.accelerator,
+            self.broken_drains,
+        )
+
+    @property
     def gpus(self) -> int:
         """Return the GPUs of all of its bundles together."""
         return self.shape.gpus * self.bundles
