@@ -7,9 +7,11 @@ call this function.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fleet_app.engine import admission, draining, health, serving
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Plan, Wait
+from fleet_app.engine.plan import Action, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 
@@ -20,12 +22,19 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     `now` is in seconds since the epoch. `watch` names a workload whose wait is to say what each domain has.
     """
     ledger = Ledger(state, policy, now)
-    outcome = [
-        *draining.step(ledger),
-        *health.step(ledger, state.failures, state.quarantines),
-        *serving.step(ledger, state.services),
-        *admission.step(ledger, watch),
-    ]
+    return plan_of(ledger, list(steps(ledger, state, watch)))
+
+
+def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Action | Wait]:
+    """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
+    yield from draining.step(ledger)
+    yield from health.step(ledger, state.failures, state.quarantines)
+    yield from serving.step(ledger, state.services)
+    yield from admission.step(ledger, watch)
+
+
+def plan_of(ledger: Ledger, outcome: list[Action | Wait]) -> Plan:
+    """Return the plan that all that was decided makes."""
     waits = {part.workload: part for part in outcome if isinstance(part, Wait)}
     return Plan(
         actions=tuple(part for part in outcome if not isinstance(part, Wait)),

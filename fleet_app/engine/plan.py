@@ -105,14 +105,14 @@ class Rebook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Ask committed work to leave at its next checkpoint boundary, with no deadline and no kill; it is requeued."""
+    """Ask committed work to leave at its next checkpoint boundary, with no deadline, no kill; it is requeued (D6)."""
 
     workload: str
     beneficiary: str
     why: str
 
 
-Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release
+Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from fleet_app.engine import quota
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Sought, Tally
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Block, Node, Shape
 from fleet_app.engine.workload import Workload
-
-Domain = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +58,8 @@ class Trial:
         self.room = {name: ledger.soon(name) for name in self.nodes}
         self.books = dict(ledger.used_soon)
         self.gone: dict[str, Workload] = {}
-        self.fits: Counter[Domain] = Counter(
-            self._domain(name) for name, room in self.room.items() if asker.shape.fits(room)
+        self.fits: Counter[Block] = Counter(
+            self.nodes[name].block(self.asker.depth) for name, room in self.room.items() if asker.shape.fits(room)
         )
         self.tally = None if asker.sought is None else Tally(asker.sought, self.nodes, self.has_room)
         self.ample = (
@@ -123,10 +121,6 @@ class Trial:
         here = any(name in self.nodes for name in victim.nodes)
         return victim.team == self.asker.team or (here and (self.asker.anyone or self.asker.passed_by(victim)))
 
-    def _domain(self, name: str) -> Domain:
-        node = self.nodes[name]
-        return (node.accelerator, node.driver, node.domains[: self.asker.depth])
-
     def _move(self, victim: Workload, *, leaves: bool) -> None:
         quota.charge(self.ledger.tree, self.books, victim.team, -victim.gpus if leaves else victim.gpus)
         for name, shape in victim.seats:
@@ -134,12 +128,13 @@ class Trial:
                 before = self.room[name]
                 after = self.room[name] = before + shape if leaves else before - shape
                 if self.tally is None:
-                    self._count(self._domain(name), self.asker.shape.fits(after) - self.asker.shape.fits(before))
+                    change = self.asker.shape.fits(after) - self.asker.shape.fits(before)
+                    self._count(self.nodes[name].block(self.asker.depth), change)
                 else:
                     self.tally.look(name)
                     self.ample = self.tally.ample
 
-    def _count(self, domain: Domain, change: int) -> None:
-        before = self.fits[domain] >= self.asker.bundles
-        self.fits[domain] += change
-        self.ample += (self.fits[domain] >= self.asker.bundles) - before
+    def _count(self, block: Block, change: int) -> None:
+        before = self.fits[block] >= self.asker.bundles
+        self.fits[block] += change
+        self.ample += (self.fits[block] >= self.asker.bundles) - before

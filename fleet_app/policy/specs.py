@@ -199,6 +199,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         submitted_at=submitted_at,
         grace_s=spec.grace,
         max_run_s=spec.max_run_time,
+        movable=spec.notice == "library",
     )
 
 

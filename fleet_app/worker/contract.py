@@ -176,9 +176,9 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """An attempt has to be gone by `deadline_at` (seconds since the epoch)."""
+    """An attempt has to be gone by `deadline_at` (seconds since the epoch); None: at its next checkpoint boundary."""
 
-    deadline_at: float
+    deadline_at: float | None
     why: str
 
 
@@ -247,6 +247,7 @@ def _moment(value: str | float) -> float:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "int": int,
     "float": _moment,
+    "float | None": lambda value: None if value is None else _moment(value),
     "str": _text,
     "tuple[Fence, ...]": lambda items: tuple(_build(Fence, item) for item in items),
 }

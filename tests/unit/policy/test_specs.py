@@ -239,6 +239,7 @@ def test_the_engine_gets_the_workload_in_its_own_units():
         submitted_at=12.0,
         grace_s=120.0,
         max_run_s=14_400.0,
+        movable=True,
     )
 
 
