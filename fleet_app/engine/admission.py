@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P7).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fleet_app.engine import placement, reclaim, refusal, reserving
+from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
@@ -58,6 +58,9 @@ def _answer(ledger: Ledger, workload: Workload, ahead: str | None, *, watched: b
 
 
 def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+    if workload.groups:
+        yield from mixed.consider(ledger, workload, watched=watched)
+        return
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -69,7 +72,7 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     if chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
-        yield Admit(workload=workload.name, nodes=chosen, why=_where(ledger, chosen))
+        yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
     elif ledger.class_of(workload).yields:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
@@ -111,13 +114,3 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         rooms=rooms,
         blocked_by=tuple(victim.name for victim in found.victims),
     )
-
-
-def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
-    """Return the smallest domain that holds all of the nodes, as a reason."""
-    paths = [ledger.nodes[name].domains for name in chosen]
-    shared = 0
-    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
-        shared += 1
-    domain = "/".join(paths[0][:shared]) or "the fleet"
-    return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0]} fits"

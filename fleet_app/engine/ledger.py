@@ -170,16 +170,16 @@ class Ledger:
         """Count a workload that was just asked to leave among what is coming free."""
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
-        for node in leaver.nodes:
+        for node, shape in leaver.seats:
             self.changed.append(node)
-            self.leavers[node].append((gone_at, leaver.shape))
-            self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
+            self.leavers[node].append((gone_at, shape))
+            self.coming[node] = self.coming.get(node, NOTHING) + shape
             stay = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
             if len(stay) == len(self.lodgers[node]) and node in self.most_gpus:
-                self.most_gpus[node] += leaver.shape.gpus
+                self.most_gpus[node] += shape.gpus
             self.lodgers[node] = stay
             self._known.lodgers.pop(node, None)
-        self._charge_soon(leaver.team, -leaver.shape.gpus * len(leaver.nodes))
+        self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
@@ -324,8 +324,9 @@ class Ledger:
             self.release_soon(workload)
 
     def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
-        nodes, shape = workload.nodes, workload.shape
-        gpus = shape.gpus * len(nodes)
+        """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
+        mixed = bool(workload.groups)
+        gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)
         taken[workload.team] += gpus
         yields = self.class_of(workload).yields
         if not yields:
@@ -333,10 +334,10 @@ class Ledger:
         stays = not workload.leaving
         if workload.max_run_s is not None:
             self.limited.append(workload)
-        for node in nodes:
+        for node, shape in workload.seats:
             seats[node].append(shape)
             if yields and stays:
-                self.lodgers[node].append(workload)
+                self.lodgers[node].append(replace(workload, shape=shape) if mixed else workload)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:

@@ -160,7 +160,8 @@ class Wait:
     """Why a workload, or a replica of a service, does not start now.
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
-    in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave.
+    in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave. `group` names the group that
+    room is short for, of those that have room beside one another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
     `planned_after` names the last who has to end for that. `alike` names those that asked for the same after it, and
     wait for the same reason, but for its place and its planned start, which are its own.
@@ -173,6 +174,7 @@ class Wait:
     level: str | None = None
     rooms: tuple[DomainRoom, ...] = ()
     blocked_by: tuple[str, ...] = ()
+    group: str = ""
     planned_at: float | None = None
     planned_after: str = ""
     alike: tuple[str, ...] = ()
