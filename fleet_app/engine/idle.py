@@ -17,8 +17,9 @@ from fleet_app.engine.workload import Workload
 
 def step(ledger: Ledger, measured: Sequence[Usage]) -> Iterator[Expire]:
     """Yield the end of every session that was idle for as long as the policy allows."""
+    sessions = {one.name: one for one in ledger.holding if one.interactive}
     for usage in sorted(measured, key=lambda one: one.subject):
-        session = ledger.workloads.get(usage.subject)
+        session = sessions.get(usage.subject)
         if session is not None and _is_idle(ledger, session, usage):
             idle_s = usage.measured_s(session.started_at or 0.0, ledger.now)
             deadline_at = ledger.now + grace_s(ledger.policy.drain, session)
@@ -29,7 +30,7 @@ def step(ledger: Ledger, measured: Sequence[Usage]) -> Iterator[Expire]:
 
 def _is_idle(ledger: Ledger, session: Workload, usage: Usage) -> bool:
     rules = ledger.policy.idle
-    runs = session.interactive and session.phase is Phase.RUNNING and session.name not in ledger.leaving
+    runs = session.phase is Phase.RUNNING and session.name not in ledger.leaving
     if not runs or usage.sm_active_percent > rules.used_percent:
         return False
     return usage.measured_s(session.started_at or 0.0, ledger.now) >= rules.after_s

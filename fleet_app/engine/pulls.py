@@ -42,7 +42,7 @@ class Gate:
             starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
             ready = sorted(grant.node for grant in service.grants if not grant.occupied)
             self._begin(service.name, self._cold(service.artifacts, ready[:starting]))
-        for workload in ledger.workloads.values():
+        for workload in ledger.holding:
             if workload.phase is Phase.ADMITTED and not workload.killed:
                 self._begin(workload.name, self._cold(workload.artifacts, workload.nodes))
 
