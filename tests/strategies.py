@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Headroom, Idle, Ordering, Policy, PriorityClass, Pulls, Quota, Source
+from fleet_app.engine.policy import Affinity, Headroom, Idle, Ordering, Policy, PriorityClass, Pulls, Quota, Source
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Group, Service, Workload, widest
@@ -69,6 +69,7 @@ def policies(draw: st.DrawFn) -> Policy:
         ordering=ageing,
         idle=Idle(after_s=60.0),
         pulls=draw(pulls()),
+        affinities=draw(affinities()),
     )
 
 
@@ -76,6 +77,19 @@ def pulls() -> st.SearchStrategy[Pulls]:
     """Return no limits as often as tight ones."""
     tight = (Source(name="registry", most_at_once=1), Source(name="store", most_at_once=2))
     return st.sampled_from([Pulls(), Pulls(), Pulls(sources=tight), Pulls(sources=tight, most_per_node=1)])
+
+
+def affinities() -> st.SearchStrategy[tuple[Affinity, ...]]:
+    """Return nothing as often as what is in each other's way."""
+    spread = (Affinity(service="s0", spread="leaf"),)
+    return st.sampled_from(
+        [
+            *[()] * 3,
+            spread,
+            (Affinity(service="s0", per_node=1), Affinity(service="s1", per_node=2)),
+            (Affinity(service="s1", apart_from=("s0",)), *spread),
+        ]
+    )
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:

@@ -137,6 +137,7 @@ class Reason(StrEnum):
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
     PULLING = "pulling"
+    APART = "apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

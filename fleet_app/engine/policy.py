@@ -96,6 +96,19 @@ class Pulls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Affinity:
+    """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
+
+    `spread` names the topology level over whose domains they are spread. What is None says nothing.
+    """
+
+    service: str
+    spread: str | None = None
+    per_node: int | None = None
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
     """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
 
@@ -128,6 +141,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    affinities: tuple[Affinity, ...] = ()
     pulls: Pulls = field(default_factory=Pulls)
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)

@@ -16,7 +16,7 @@ def check(policy: PolicyFile) -> list[Problem]:
     found = [*_topology(policy), *_names(policy), *_quotas(policy), *_classes(policy), *_default_classes(policy)]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_defaults(policy)]
+    return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_services(policy), *_defaults(policy)]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -153,6 +153,22 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
             what=f"is {policy.headroom.immediate} GPUs, but the teams that may serve have {nominal} together",
             fix=f"Write {nominal} or less",
         )
+
+
+def _services(policy: PolicyFile) -> Iterator[Problem]:
+    for name, rules in policy.services.items():
+        if rules.spread is not None and rules.spread not in policy.topology.levels:
+            yield Problem(
+                path=("services", name, "spread"),
+                what=f"{rules.spread!r} is no topology level",
+                fix=closest(rules.spread, policy.topology.levels),
+            )
+        if name in rules.apart_from:
+            yield Problem(
+                path=("services", name, "apart_from"),
+                what="names the service itself",
+                fix="Write per_node: 1 to have no two replicas of it on one node",
+            )
 
 
 def _right_size(policy: PolicyFile) -> Iterator[Problem]:

@@ -51,6 +51,10 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
+        affinities=tuple(
+            engine.Affinity(service=name, spread=item.spread, per_node=item.per_node, apart_from=item.apart_from)
+            for name, item in sorted(policy.services.items())
+        ),
         pulls=_pulls(policy),
         idle=engine.Idle(after_s=policy.idle.after, used_percent=policy.idle.used_percent),
         right_size=engine.RightSize(

@@ -145,6 +145,17 @@ class Pulls(Section):
     most_per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
 
 
+class ServiceRules(Section):
+    """Where the replicas of a service may be: at most `per_node` on one, none beside those of `apart_from`.
+
+    `spread` names the topology level over whose domains they are spread.
+    """
+
+    spread: LevelName | None = None
+    per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+    apart_from: tuple[Name, ...] = ()
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas."""
 
@@ -201,6 +212,7 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
+    services: dict[Name, ServiceRules] = Field(default_factory=dict)
     pulls: Pulls = Pulls()
     idle: Idle = Idle()
     right_size: RightSize = RightSize()

@@ -331,6 +331,23 @@ def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
     return over
 
 
+def replicas_are_apart(case: Case) -> None:
+    """S7: no grant is given on a node that has too many of the service, or one of a service that it is apart from."""
+    taken = {(action.service, action.grant) for action in case.actions(TakeGrant)}
+    there: dict[str, Counter[str]] = defaultdict(Counter)
+    for service in case.state.services:
+        for grant in service.grants:
+            there[grant.node][service.name] += (service.name, grant.name) not in taken
+    for action in case.actions(GiveGrant):
+        there[action.node][action.service] += 1
+    apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
+    most = {one.service: one.per_node for one in case.policy.affinities if one.per_node is not None}
+    for action in case.actions(GiveGrant):
+        here = +there[action.node]
+        assert here[action.service] <= most.get(action.service, here[action.service]), action
+        assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
+
+
 def pulls_are_limited(case: Case) -> None:
     """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
     limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
@@ -564,6 +581,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
     Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
     """
     waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    if case.policy.affinities:
+        return  # where replicas may not be beside one another, room is not enough
     if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or _comes_free_for_serving(case):
         return
     for wait in waits:
@@ -626,6 +645,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         what_must_end_ends,
         gangs_reclaim_from_borrowers_only,
         pulls_are_limited,
+        replicas_are_apart,
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,

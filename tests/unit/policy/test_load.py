@@ -24,6 +24,20 @@ NODES = sorted(CLUSTERS.glob("*-nodes.yaml"))
 POLICIES = sorted(set(CLUSTERS.glob("*.yaml")) - set(NODES))
 
 REFUSED = {
+    "a service spread over nothing": (
+        "name: test",
+        "name: test\nservices: {chat: {spread: rack}}",
+        "policy:3: services.chat.spread",
+        "'rack' is no topology level",
+        "Known",
+    ),
+    "a service apart from itself": (
+        "name: test",
+        "name: test\nservices: {chat: {apart_from: [chat]}}",
+        "services.chat.apart_from",
+        "the service itself",
+        "per_node: 1",
+    ),
     "what is recommended to be smaller would not be": (
         "name: test",
         "name: test\nright_size: {below_percent: 80}",
@@ -231,6 +245,15 @@ def test_pulls_are_limited_only_where_the_file_says_so():
             engine.Source(name="store", most_at_once=1),
         ),
         most_per_node=2,
+    )
+
+
+def test_services_are_apart_as_the_file_says():
+    assert to_engine(policy()).affinities == ()
+    text = "services: {chat: {spread: leaf, per_node: 2, apart_from: [embed]}, embed: {}}\n"
+    assert to_engine(parse_policy(POLICY + text)).affinities == (
+        engine.Affinity(service="chat", spread="leaf", per_node=2, apart_from=("embed",)),
+        engine.Affinity(service="embed"),
     )
 
 
