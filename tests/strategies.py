@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Affinity, Headroom, Idle, Ordering, Policy, PriorityClass, Pulls, Quota, Source
+from fleet_app.engine.policy import (
+    Affinity,
+    Headroom,
+    Idle,
+    Ordering,
+    Policy,
+    PriorityClass,
+    Pulls,
+    Quota,
+    Source,
+    Spares,
+)
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Group, Service, Workload, widest
@@ -70,6 +81,7 @@ def policies(draw: st.DrawFn) -> Policy:
         idle=Idle(after_s=60.0),
         pulls=draw(pulls()),
         affinities=draw(affinities()),
+        spares=draw(spares()),
     )
 
 
@@ -90,6 +102,12 @@ def affinities() -> st.SearchStrategy[tuple[Affinity, ...]]:
             (Affinity(service="s1", apart_from=("s0",)), *spread),
         ]
     )
+
+
+def spares() -> st.SearchStrategy[Spares]:
+    """Return none more often than one or two, of the fleet or of each domain."""
+    one = (Spares(level="spine", nodes=1), Spares(level="leaf", nodes=1), Spares(nodes=2))
+    return st.sampled_from([*[Spares()] * 4, *one])
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.lines import Line
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -38,7 +40,7 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
     first: dict[str, str] = {}
     for line in in_turn(ledger, watch):
         workload = line.first
-        question = workload.team if workload.team in first else (line.asked, passed(ledger, workload))
+        question = workload.team if workload.team in first else _asked(ledger, line)
         known = refused.get(question)
         if known is not None and workload.name != watch:
             yield known.of(workload.name, line.refuse())
@@ -54,6 +56,12 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
             if part.reason not in ITS_OWN:
                 refused[question] = part
             yield part if strict or part.reason in ITS_OWN else part.also(line.refuse())
+
+
+def _asked(ledger: Ledger, line: Line) -> object:
+    """Return what the answer depends on; whether it was torn down only where spares are kept for such (P8)."""
+    first = line.first
+    return (line.asked, passed(ledger, first), is_barred(ledger, first))
 
 
 def _answer(ledger: Ledger, workload: Workload, gate: Gate | None, ahead: str | None, *, watched: bool) -> Answer:

@@ -213,6 +213,8 @@ def _leaving(rooms: Sequence[DomainRoom]) -> str:
     names = sorted({name for room in rooms for name in room.drainable})
     kept_out = sorted({name for room in rooms for name in room.quarantined})
     quarantined = f"; quarantined there: {_listed(kept_out)}" if kept_out else ""
+    spares = sorted({name for room in rooms for name in room.spares})
+    quarantined += f"; kept as spares there: {_listed(spares)}" if spares else ""
     coming = f"draining there: {draining}; " if draining else ""
     return f"{coming}drainable there: {_listed(names) or 'nobody'}{quarantined}"
 

@@ -145,7 +145,7 @@ class DomainRoom:
     """What one domain has for a workload: nodes that fit now, that a drain would add, that it has at all.
 
     `drainable` names who could be asked to leave there, on the nodes that do not fit; `quarantined` are nodes that
-    would do if they were not kept out.
+    would do if they were not kept out, `spares` if they were not kept for gangs that were torn down.
     """
 
     domain: str
@@ -155,6 +155,7 @@ class DomainRoom:
     total_nodes: int
     drainable: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,14 @@ class Pulls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spares:
+    """How many `nodes` of each domain of a level, or of the fleet, are kept for gangs that were torn down."""
+
+    level: str | None = None
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Affinity:
     """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
 
@@ -141,6 +149,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    spares: Spares = field(default_factory=Spares)
     affinities: tuple[Affinity, ...] = ()
     pulls: Pulls = field(default_factory=Pulls)
     idle: Idle = field(default_factory=Idle)

@@ -16,7 +16,14 @@ def check(policy: PolicyFile) -> list[Problem]:
     found = [*_topology(policy), *_names(policy), *_quotas(policy), *_classes(policy), *_default_classes(policy)]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_services(policy), *_defaults(policy)]
+    return [
+        *_contract(policy),
+        *_headroom(policy),
+        *_right_size(policy),
+        *_services(policy),
+        *_spares(policy),
+        *_defaults(policy),
+    ]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -169,6 +176,16 @@ def _services(policy: PolicyFile) -> Iterator[Problem]:
                 what="names the service itself",
                 fix="Write per_node: 1 to have no two replicas of it on one node",
             )
+
+
+def _spares(policy: PolicyFile) -> Iterator[Problem]:
+    level = policy.spares.level
+    if level is not None and level not in policy.topology.levels:
+        yield Problem(
+            path=("spares", "level"),
+            what=f"{level!r} is no topology level",
+            fix=closest(level, policy.topology.levels),
+        )
 
 
 def _right_size(policy: PolicyFile) -> Iterator[Problem]:

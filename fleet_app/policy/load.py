@@ -51,6 +51,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
+        spares=engine.Spares(level=policy.spares.level, nodes=policy.spares.nodes),
         affinities=tuple(
             engine.Affinity(service=name, spread=item.spread, per_node=item.per_node, apart_from=item.apart_from)
             for name, item in sorted(policy.services.items())

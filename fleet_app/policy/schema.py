@@ -145,6 +145,16 @@ class Pulls(Section):
     most_per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
 
 
+class Spares(Section):
+    """How many nodes of each domain of a `level` are kept for gangs that lost a node; of the fleet without a level.
+
+    Work that yields may use them meanwhile.
+    """
+
+    level: LevelName | None = None
+    nodes: Annotated[int, Field(strict=True, ge=0, le=10_000)] = 0
+
+
 class ServiceRules(Section):
     """Where the replicas of a service may be: at most `per_node` on one, none beside those of `apart_from`.
 
@@ -212,6 +222,7 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
+    spares: Spares = Spares()
     services: dict[Name, ServiceRules] = Field(default_factory=dict)
     pulls: Pulls = Pulls()
     idle: Idle = Idle()

@@ -150,7 +150,21 @@ def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool
         and (node.node_class is NodeClass.TRAINING or headroom)
         and (workload.accelerator in {None, node.accelerator} or (workload.groups and not shape.gpus))
         and (workload.bundles == 1 or node.name not in replicas)
+        and (case.yields(workload) or workload.requeued or node.name not in spare_nodes(case))
     )
+
+
+def spare_nodes(case: Case) -> set[str]:
+    """Return the last nodes of each domain, in the fabric's order, that have nothing that never yields on them (P8)."""
+    rules = case.policy.spares
+    depth = case.policy.levels.index(rules.level) + 1 if rules.level is not None else 0
+    firm = {name for one in case.state.workloads if one.holding and not case.yields(one) for name in one.nodes}
+    able: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in sorted(case.state.nodes, key=lambda one: (one.domains, one.name), reverse=True):
+        training = node.node_class is NodeClass.TRAINING and sound(case, node)
+        if training and node.name not in firm and node.foreign.gpus == 0 and len(node.domains) >= depth:
+            able[node.domains[:depth]].append(node.name)
+    return {name for names in able.values() for name in names[: rules.nodes]}
 
 
 def domain(case: Case, workload: Workload, node: Node) -> tuple[str, ...] | None:

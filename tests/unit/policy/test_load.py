@@ -24,6 +24,13 @@ NODES = sorted(CLUSTERS.glob("*-nodes.yaml"))
 POLICIES = sorted(set(CLUSTERS.glob("*.yaml")) - set(NODES))
 
 REFUSED = {
+    "spares of no level": (
+        "name: test",
+        "name: test\nspares: {level: rack, nodes: 1}",
+        "policy:3: spares.level",
+        "'rack' is no topology level",
+        "Known",
+    ),
     "a service spread over nothing": (
         "name: test",
         "name: test\nservices: {chat: {spread: rack}}",
@@ -255,6 +262,12 @@ def test_services_are_apart_as_the_file_says():
         engine.Affinity(service="chat", spread="leaf", per_node=2, apart_from=("embed",)),
         engine.Affinity(service="embed"),
     )
+
+
+def test_spares_are_kept_as_the_file_says():
+    assert to_engine(policy()).spares == engine.Spares()
+    kept = parse_policy(POLICY + "spares: {level: spine, nodes: 2}\n")
+    assert to_engine(kept).spares == engine.Spares(level="spine", nodes=2)
 
 
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():
