@@ -53,7 +53,8 @@ class Workload:
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
-    `expired` is whether it was.
+    `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
+    somebody sits at, and of no use when nobody does.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Workload:
     requeued: bool = False
     movable: bool = False
     broken_drains: int = 0
+    interactive: bool = False
 
     @property
     def holding(self) -> bool:
