@@ -19,14 +19,17 @@ from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
 from fleet_app.engine.plan import (
     Action,
     Admit,
+    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
+    GiveSlice,
     Kill,
     Lose,
     Plan,
     Quarantine,
     Release,
+    Repartition,
     TakeGrant,
 )
 from fleet_app.engine.workload import Workload
@@ -43,9 +46,7 @@ def _one(book: Book, action: Action, now: float) -> None:
     match action:
         case Admit():
             _admit(book, action, now)
-        case Drain():
-            drain(book, action, now)
-        case Expire():
+        case Drain() | Expire():
             drain(book, action, now)
         case Kill():
             _kill(book, action, now)
@@ -61,6 +62,8 @@ def _one(book: Book, action: Action, now: float) -> None:
         case Release():
             with contextlib.suppress(ConflictError):  # somebody was faster
                 failing.release(book, action.node, now, action.why)
+        case AdmitSlice() | GiveSlice() | Repartition():
+            pass  # specs refuse slices where nothing can carry them out: nobody can have asked for one
         case _:
             assert_never(action)
 

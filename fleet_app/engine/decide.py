@@ -7,7 +7,7 @@ call this function.
 
 from __future__ import annotations
 
-from fleet_app.engine import admission, draining, health, serving
+from fleet_app.engine import admission, draining, health, recutting, serving, slices, slicing
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -20,11 +20,15 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     `now` is in seconds since the epoch. `watch` names a workload whose wait is to say what each domain has.
     """
     ledger = Ledger(state, policy, now)
+    cut = slices.begin(ledger, state)
     outcome = [
         *draining.step(ledger),
         *health.step(ledger, state.failures, state.quarantines),
-        *serving.step(ledger, state.services),
+        *serving.step(ledger, [service for service in state.services if service.slice is None]),
+        *(slicing.serve(cut) if cut else ()),
         *admission.step(ledger, watch),
+        *(slicing.admit(cut) if cut else ()),
+        *(recutting.step(cut) if cut else ()),
     ]
     waits = {part.workload: part for part in outcome if isinstance(part, Wait)}
     return Plan(

@@ -114,6 +114,10 @@ class Ledger:
             self._seat(node, shape)
         self._charge(team, gpus, firm=firm)
 
+    def charge(self, team: str, gpus: int) -> None:
+        """Take quota for what never yields and is on no whole GPU of any node, from now on (V6)."""
+        self._charge(team, gpus, firm=True)
+
     def claim(self, claimer: str, team: str, nodes: Sequence[str], shape: Shape) -> None:
         """Keep room for who cannot start yet: what is free now is held, the rest taken from what is coming.
 

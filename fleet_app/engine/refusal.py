@@ -83,7 +83,9 @@ def _most_ever(ledger: Ledger, workload: Workload) -> int:
 
 
 def _able(ledger: Ledger, workload: Workload) -> list[Node]:
-    """Return the nodes that would hold a bundle of it if they were sound and empty."""
+    """Return the nodes that would hold a bundle of it if they were sound and empty; none for a slice (V1)."""
+    if workload.slice is not None:
+        return []  # the policy knows no slices any more
     yields = ledger.class_of(workload).yields
     return [
         node

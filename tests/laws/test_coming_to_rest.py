@@ -39,7 +39,7 @@ def went_on(fleet: Fleet, number: int, slow: list[int]) -> Fleet:
     for place, one in enumerate(fleet.workloads):
         if one.leaving and number % 4 >= slow[place % len(slow)]:
             fleet = virtual.left(fleet, one.name)
-    return virtual.replicas_started(virtual.started(fleet))
+    return virtual.replicas_started(virtual.started(virtual.recut(fleet)))
 
 
 def assert_nobody_takes_the_place_of_its_displacer(fleet: Fleet, plan: Plan) -> None:
