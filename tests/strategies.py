@@ -441,6 +441,31 @@ def contested(draw: st.DrawFn) -> Fleet:
 
 
 @st.composite
+def contested_slices(draw: st.DrawFn) -> Fleet:
+    """Return serving's cards full of jobs on slices, and services that want slices too."""
+    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=draw(st.booleans()))
+    rules = with_nominal(with_nominal(draw(policies()), "serving", 16), "vision", 16)
+    layouts = draw(st.lists(st.sampled_from(LAYOUTS[2:]), min_size=1, max_size=3))
+    parts: list[Node | Workload | Service] = [
+        node("n0", at="a/a/a", gpus=0, cards=cards(*layouts), serving=True, accelerator="h100")
+    ]
+    for index, layout in enumerate(layouts):
+        room = 10_000
+        for number, profile in enumerate(layout if layout != ("shared",) else ("",) * 3):
+            share = 0 if profile else min(room, draw(st.sampled_from([1_800, 3_000, 6_000])))
+            room -= share
+            if (share or profile) and draw(st.integers(0, 4)):
+                one = draw(lodgers_on(f"b{index}{number}", ["n0"]))
+                part = Slice(profile=profile, share=share)
+                parts.append(_of_slices(replace(one, bundles=1, nodes=("n0",), team="vision", card=index), part))
+    parts += [
+        _of_slices(replace(draw(services(f"s{number}")), team="serving"), draw(slices_of_cards()))
+        for number in range(draw(st.integers(1, 2)))
+    ]
+    return virtual.fleet(replace(rules, slicing=slicing), *parts, now=1000.0)
+
+
+@st.composite
 def scattered(draw: st.DrawFn) -> Fleet:
     """Return domains of which each has some nodes free, and gangs that want them close together."""
     rules = with_nominal(draw(policies()), "research", 32)

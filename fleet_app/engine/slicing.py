@@ -60,7 +60,7 @@ def admit(slices: Slices) -> Answer:
             continue
         question = (*line, job.priority, job.kind, job.shape, job.broken_drains)
         known = refused.get(question)
-        for part in [_for(job, known)] if known is not None else list(_consider(slices, job)):
+        for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
             if isinstance(part, Wait):
                 refused[question] = part
                 if part.reason not in HOPELESS and slices.ledger.tree.strict(job.team):
@@ -223,5 +223,7 @@ def _wait(name: str, reason: Reason, asked: int, available: int, ahead: tuple[st
     return Wait(workload=name, reason=reason, asked=asked, available=available, blocked_by=ahead)
 
 
-def _for(job: Workload, known: Wait) -> Wait:
+def _for(slices: Slices, job: Workload, known: Wait) -> Wait:
+    if known.reason is Reason.NO_ROOM:
+        slices.unmet.append(of_job(slices, job))
     return _wait(job.name, known.reason, known.asked, known.available)
