@@ -101,6 +101,7 @@ def workload(
     deadline_at: float | None = None,
     drained_for: str | None = None,
     requeued: bool = False,
+    movable: bool = False,
     broken_drains: int = 0,
     expired: bool = False,
     slice: Slice | None = None,  # noqa: A002  # as the field is called
@@ -130,6 +131,7 @@ def workload(
         deadline_at=deadline_at,
         drained_for=drained_for,
         requeued=requeued,
+        movable=movable,
         broken_drains=broken_drains,
         expired=expired,
         slice=slice,

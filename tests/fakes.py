@@ -190,10 +190,13 @@ class FakeBoard:
             posted=frozenset(world.notices),
         )
 
-    def notify(self, attempt: str, deadline_at: float, why: str) -> None:
+    def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
         world = self._world
         world.notices[attempt] = deadline_at
-        if world.jobs[attempt].notice_at is None:
+        if deadline_at is None:
+            world.jobs[attempt].moved_at = world.now
+            world.log.append((world.now, "move", attempt))
+        elif world.jobs[attempt].notice_at is None:
             world.jobs[attempt].notice_at = world.now
             world.log.append((world.now, "notify", attempt))
 

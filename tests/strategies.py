@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import FlavorQuota, Headroom, Policy, PriorityClass, Quota, Slicing
+from fleet_app.engine.policy import FlavorQuota, Headroom, Ordering, Policy, PriorityClass, Quota, Slicing
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Kind, Service, Workload
@@ -48,17 +48,20 @@ def policies(draw: st.DrawFn) -> Policy:
     """Return a policy of four teams, two of them in an organisation below or in a cohort of their own."""
     lab, alone = draw(st.sampled_from([("org", "org"), ("org", "org"), ("lab", "org"), ("org", "other")]))
     parents = {"research": lab, "vision": lab, "speech": alone, "serving": "org"}
-    quotas = [Quota(name="other"), Quota(name="lab", parent="org", **draw(limits()))]
+    weights = st.sampled_from([1, 1, 2, 3])
+    quotas = [Quota(name="other"), Quota(name="lab", parent="org", weight=draw(weights), **draw(limits()))]
     for name in TEAMS:
         nominal = draw(st.sampled_from([2, 4, 8, 8, 12, 16]))
-        quotas.append(replace(team(name, nominal=nominal, parent=parents[name]), **draw(limits())))
+        own = team(name, nominal=nominal, parent=parents[name], weight=draw(weights))
+        quotas.append(replace(own, **draw(limits())))
     inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
     levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))
     immediate = draw(st.sampled_from([0, 0, 1, 4]))
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
-    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s))
+    ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
+    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing)
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -252,7 +255,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
+RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
 """What disturbs a fleet from outside."""
 
 
@@ -349,15 +352,22 @@ def _runs(one: Workload) -> bool:
     return one.phase is Phase.RUNNING and not one.killed
 
 
+def _stays(one: Workload) -> bool:
+    return _runs(one) or one.moving
+
+
 _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "cycle": lambda fleet, _: virtual.cycle(fleet),
     "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
-    "leave": _to_one(lambda one: one.leaving, virtual.left),
+    "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
     "finish": _to_one(_runs, virtual.completed),
     "save": _to_one(_runs, virtual.saved),
-    "drain": _to_one(_runs, lambda fleet, name: virtual.told_to_drain(fleet, name, 60.0)),
+    "move": _to_one(_runs, virtual.asked_to_move),
+    "drain": _to_one(
+        lambda one: _runs(one) or one.moving, lambda fleet, name: virtual.told_to_drain(fleet, name, 60.0)
+    ),
     "cancel": _to_one(lambda one: one.phase is not Phase.STOPPING, virtual.cancelled),
     "occupy": _to_service(lambda fleet, name, _: virtual.occupied(fleet, name)),
     "vacate": _to_service(virtual.vacated),
@@ -406,7 +416,7 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         priority=draw(st.sampled_from([BACKFILL, BACKFILL, POLITE.value])),
         started_at=draw(st.sampled_from([100.0, 500.0, 900.0])),
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
-        phase=draw(st.sampled_from([Phase.RUNNING, Phase.RUNNING, Phase.RUNNING, Phase.DRAINING])),
+        **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
     return replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
 

@@ -21,6 +21,7 @@ from fleet_app.engine.plan import (
     GiveSlice,
     Kill,
     Lose,
+    Move,
     Plan,
     Quarantine,
     Release,
@@ -113,7 +114,7 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
             case Admit():
                 one = fleet.workload(action.workload)
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
-            case Drain() | Expire():
+            case Drain() | Expire() | Move():
                 fleet = _noticed(fleet, action)
             case Kill() | Lose():
                 one = fleet.workload(action.workload)
@@ -208,7 +209,9 @@ def _with_busy_cards(fleet: Fleet) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _noticed(fleet: Fleet, action: Drain | Expire) -> Fleet:
+def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
+    if isinstance(action, Move):
+        return asked_to_move(fleet, action.workload, action.beneficiary)
     one = fleet.workload(action.workload)
     if isinstance(action, Expire):
         return _put(fleet, _stepped(one, Event.DRAIN, deadline_at=action.deadline_at, expired=True))
@@ -245,6 +248,12 @@ def told_to_drain(fleet: Fleet, name: str, grace_s: float) -> Fleet:
     return _put(fleet, _stepped(fleet.workload(name), Event.DRAIN, deadline_at=fleet.now + grace_s))
 
 
+def asked_to_move(fleet: Fleet, name: str, beneficiary: str = "whoever asked") -> Fleet:
+    """Ask a workload to leave at its next checkpoint, whenever that is."""
+    one = fleet.workload(name)
+    return _put(fleet, _stepped(one, Event.DRAIN, deadline_at=None, drained_for=beneficiary))
+
+
 def cancelled(fleet: Fleet, name: str) -> Fleet:
     """Let a person end a workload for good."""
     one = fleet.workload(name)
@@ -254,7 +263,7 @@ def cancelled(fleet: Fleet, name: str) -> Fleet:
 def left(fleet: Fleet, *names: str) -> Fleet:
     """Let the last process of workloads that were told to end be gone; without names, of all of them."""
     for one in fleet.workloads:
-        if one.leaving and (not names or one.name in names):
+        if (one.leaving or one.moving) and (not names or one.name in names):
             stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
             event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
             fleet = _put(fleet, _emptied(_stepped(stopping, event)))

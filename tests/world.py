@@ -50,6 +50,7 @@ class FakeJob:
     submitted_at: float
     first: int
     notice_at: float | None = None
+    moved_at: float | None = None
     stop_at: float | None = None
     kill_at: float | None = None
     cleared_at: float | None = None
@@ -65,9 +66,16 @@ class FakeJob:
         asked = [at for at in (self.notice_at if self.how.hears_board else None, self.stop_at) if at is not None]
         if asked and self.how.yields_in_s is not None:
             ends.append((max(min(asked), self.run_at) + self.how.yields_in_s, "yielded"))
+        if self.moved_at is not None and self.how.hears_board and self.how.yields_in_s is not None:
+            ends.append((self.boundary(self.moved_at), "yielded"))
         if self.kill_at is not None:
             ends.append((self.kill_at + (DIES_IN_S if self.kill_at >= self.run_at else 0.0), "killed"))
         return min(ends)
+
+    def boundary(self, at: float) -> float:
+        """Return when it has its next checkpoint after a moment."""
+        every_s = self.how.ack_every * self.how.step_s
+        return self.run_at + every_s * (int(max(0.0, at - self.run_at) // every_s) + 1)
 
     def processes(self, now: float) -> int:
         at, why = self.end()
@@ -142,7 +150,7 @@ class World:
     adopted_for: dict[str, str] = field(default_factory=dict)
     grants: dict[str, tuple[int, tuple[Fence, ...]]] = field(default_factory=dict)
     deaths: dict[str, Death] = field(default_factory=dict)
-    notices: dict[str, float] = field(default_factory=dict)
+    notices: dict[str, float | None] = field(default_factory=dict)
     lease: float = 0.0
     log: list[tuple[float, str, str]] = field(default_factory=list)
     made: int = 0

@@ -47,7 +47,7 @@ class RayBoard:
             posted=frozenset(_attempts(posted, *_OF_ATTEMPTS)),
         )
 
-    def notify(self, attempt: str, deadline_at: float, why: str) -> None:
+    def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
         """Post a drain notice where the attempt's ranks look; a later notice replaces it."""
         _post(contract.notice_key(attempt), contract.Notice(deadline_at=deadline_at, why=why))
 

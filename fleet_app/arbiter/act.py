@@ -83,11 +83,10 @@ class Act:
 
     def _notify(self, record: Record) -> None:
         workload = record.workload
-        deadline_at = workload.deadline_at or 0.0
 
         def notify() -> None:
-            self._ports.board.notify(record.job_id, deadline_at, record.message)
-            if record.job.notice is Notice.SIGNAL:
+            self._ports.board.notify(record.job_id, workload.deadline_at, record.message)
+            if record.job.notice is Notice.SIGNAL and not workload.moving:
                 self._ports.jobs.stop(record.job_id)
 
         if self._call(f"notify {record.job_id}", notify):

@@ -26,7 +26,6 @@ from fleet_app.arbiter.ports import (
 )
 from fleet_app.arbiter.records import Record
 from fleet_app.engine.errors import FaultError, RequestError
-from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Kind
 from fleet_app.worker import contract
@@ -148,7 +147,7 @@ def _may_be_gone(record: Record, jobs: Mapping[str, JobView], *, seen: bool) -> 
     """Looking for processes is dear, so only what ends is looked for."""
     job = jobs.get(record.job_id)
     launched = record.job_submitted or job is not None
-    leaving = record.workload.phase in {Phase.DRAINING, Phase.STOPPING} or record.workload.killed
+    leaving = record.workload.leaving
     over = seen and (job is None or job.status in ENDED)
     return launched and (leaving or over)
 

@@ -6,6 +6,8 @@ the engine. How an exit is read:
 * A job that was not asked to leave: SUCCEEDED and FAILED are what they say; STOPPED was somebody with Ray's own means.
 * One that was asked to leave goes back to the queue, unless it said `done`, or nothing can have told it to leave:
   SUCCEEDED without an acknowledgement, where a notice would have come as a signal (Ray then says STOPPED).
+* One that was asked to move (D6) goes back to the queue when it left with its work saved; else it is as if nobody had
+  asked: it may have gone on for hours.
 * One whose maximum run time is over (D5) is stopped where another would go back to the queue.
 * A workload that was cancelled is stopped, however its job ended.
 
@@ -200,9 +202,17 @@ def _event(record: Record, facts: Facts) -> Event | None:
         return None
     if workload.phase is Phase.STOPPING:
         return Event.GONE
+    if workload.moving:
+        return Event.REQUEUE if _moved(record, facts) else _unasked(record, facts)
     if workload.phase is Phase.DRAINING:
         return Event.SUCCEED if _finished(record, facts) else Event.REQUEUE
     return _unasked(record, facts)
+
+
+def _moved(record: Record, facts: Facts) -> bool:
+    """Return whether an attempt that was asked to move saved its work and left, with more of it to be done."""
+    saved = facts.status(record) == "SUCCEEDED" and _acked_since_notice(record, facts)
+    return saved and not _done(record, facts)
 
 
 def _unasked(record: Record, facts: Facts) -> Event | None:
@@ -279,7 +289,8 @@ def _requeued(record: Record, facts: Facts) -> Step:
     workload = record.workload
     ran = record.job_submitted
     withdrawn = not ran and workload.phase is Phase.ADMITTED and not workload.killed
-    broke = ran and workload.phase is Phase.DRAINING and not workload.killed and _broke(record, facts)
+    drained = workload.phase is Phase.DRAINING and not (workload.moving or workload.killed)
+    broke = ran and drained and _broke(record, facts)
     note = _note(
         record,
         facts,

@@ -51,6 +51,13 @@ class Drain(_Request):
     grace_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
+class Move(_Request):
+    """Ask a running workload to leave at its next checkpoint, whenever that is; it goes back to the queue."""
+
+    kind: Literal["move"] = "move"
+    name: str
+
+
 class Forget(_Request):
     """Delete an ended workload and its Ray jobs; afterwards its name may be used again."""
 
@@ -96,7 +103,7 @@ class SetPolicy(_Request):
     who: str
 
 
-Request = Submit | Cancel | Drain | Forget | Pause | Resume | Quarantine | Release | SetPolicy
+Request = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | SetPolicy
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 

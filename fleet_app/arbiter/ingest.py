@@ -17,6 +17,7 @@ from fleet_app.arbiter.inbox import (
     Cancel,
     Drain,
     Forget,
+    Move,
     Pause,
     Quarantine,
     Release,
@@ -68,16 +69,14 @@ def _ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rule
             _cancel(book, _known(book, name), facts)
         case Drain():
             _drain(book, request, facts, rules)
+        case Move(name=name):
+            _move(book, _known(book, name), facts)
         case Forget(name=name):
             _forget(book, _known(book, name))
         case Pause() | Resume():
-            pausing = isinstance(request, Pause)
-            book.pause(paused=pausing)
-            book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
-        case Quarantine():
-            _quarantine(book, request, facts, rules)
-        case Release(node=node, who=who):
-            failing.release(book, node, facts.now, "on request", who)
+            _pause(book, facts, pausing=isinstance(request, Pause))
+        case Quarantine() | Release():
+            _keep_out(book, request, facts, rules)
         case SetPolicy():
             changes = [asdict(change) for change in rules.replace(request.text)]
             book.note(facts.now, What.POLICY, ARBITER, who=request.who, changes=changes)
@@ -128,7 +127,27 @@ def _drain(book: Book, request: Drain, facts: Facts, rules: Rules) -> None:
         raise _not_now(record, "be drained")
 
 
-def _quarantine(book: Book, request: Quarantine, facts: Facts, rules: Rules) -> None:
+def _move(book: Book, record: Record, facts: Facts) -> None:
+    if record.job.notice is not Notice.LIBRARY:
+        raise ConflictError(
+            "it is told to leave by a signal, so it cannot be asked to move",
+            where=record.name,
+            fix="Drain it, or submit it with `--notice library`",
+        )
+    action = plan.Move(workload=record.name, beneficiary="whoever asked", why="asked to move on request")
+    if not record.workload.moving and not intend.move(book, action, facts.now):
+        raise _not_now(record, "be moved")
+
+
+def _pause(book: Book, facts: Facts, *, pausing: bool) -> None:
+    book.pause(paused=pausing)
+    book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
+
+
+def _keep_out(book: Book, request: Quarantine | Release, facts: Facts, rules: Rules) -> None:
+    if isinstance(request, Release):
+        failing.release(book, request.node, facts.now, "on request", request.who)
+        return
     if request.node not in facts.nodes and request.node not in book.quarantines:
         raise NotFoundError("no node of that name", where=request.node[:LONGEST_SUBJECT], fix="See `fleet nodes`")
     for_s = rules.engine.health.quarantine_s if request.for_s is None else request.for_s
@@ -153,7 +172,7 @@ def _name(request: Request | Unreadable) -> str:
     match request:
         case Submit(spec=spec):
             return str(spec.get("name", ""))
-        case Cancel(name=name) | Drain(name=name) | Forget(name=name):
+        case Cancel(name=name) | Drain(name=name) | Move(name=name) | Forget(name=name):
             return name
         case Quarantine(node=node) | Release(node=node):
             return node

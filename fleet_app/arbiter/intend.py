@@ -6,48 +6,59 @@ An action that no longer fits the book changes nothing: the next cycle decides a
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from fleet_app.arbiter import failing
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
 from fleet_app.engine.plan import (
-    Action,
     Admit,
-    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
-    GiveSlice,
     Kill,
     Lose,
+    Move,
+    OnCards,
+    OnNodes,
     Plan,
     Quarantine,
     Release,
-    Repartition,
     TakeGrant,
 )
 from fleet_app.engine.workload import Workload
 
+NOBODY: Mapping[str, str] = {}
 
-def intend(book: Book, plan: Plan, now: float) -> None:
-    """Write the plan's actions into the book; while paused only those that start nothing and ask nobody to leave."""
+
+def intend(book: Book, plan: Plan, now: float, chosen: Mapping[str, str] = NOBODY) -> None:
+    """Write the plan's actions into the book; while paused only those that start nothing and ask nobody to leave.
+
+    `chosen` says of who is drained why it was, and not another.
+    """
     for action in plan.actions:
+        if isinstance(action, OnCards):
+            continue  # specs refuse slices while nothing can carry them out: nobody can have asked for one
         if not book.paused or isinstance(action, Kill | Lose | Quarantine | Release):
-            _one(book, action, now)
+            _one(book, action, now, chosen)
 
 
-def _one(book: Book, action: Action, now: float) -> None:
+def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> None:
     match action:
         case Admit():
             _admit(book, action, now)
-        case Drain() | Expire():
+        case Drain():
+            drain(book, action, now, chosen.get(action.workload, ""))
+        case Expire():
             drain(book, action, now)
+        case Move():
+            move(book, action, now)
         case Kill():
             _kill(book, action, now)
         case Lose():
@@ -56,16 +67,19 @@ def _one(book: Book, action: Action, now: float) -> None:
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
-        case Quarantine():
-            told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
-            failing.quarantine(book, told)
-        case Release():
-            with contextlib.suppress(ConflictError):  # somebody was faster
-                failing.release(book, action.node, now, action.why)
-        case AdmitSlice() | GiveSlice() | Repartition():
-            pass  # specs refuse slices where nothing can carry them out: nobody can have asked for one
+        case Quarantine() | Release():
+            _keep_out(book, action, now)
         case _:
             assert_never(action)
+
+
+def _keep_out(book: Book, action: Quarantine | Release, now: float) -> None:
+    if isinstance(action, Quarantine):
+        told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
+        failing.quarantine(book, told)
+    else:
+        with contextlib.suppress(ConflictError):  # somebody was faster
+            failing.release(book, action.node, now, action.why)
 
 
 def _admit(book: Book, action: Admit, now: float) -> None:
@@ -78,10 +92,13 @@ def _admit(book: Book, action: Admit, now: float) -> None:
     book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(action.nodes), why=action.why)
 
 
-def drain(book: Book, action: Drain | Expire, now: float) -> bool:
-    """Ask a workload to leave, for good where its time is over; return False when it is not one that can be asked."""
-    record = book.records.get(action.workload)
-    if record is None or (record.workload.phase, Event.DRAIN) not in TABLE or record.workload.killed:
+def drain(book: Book, action: Drain | Expire, now: float, chosen: str = "") -> bool:
+    """Ask a workload to leave, for good where its time is over; return False when it is not one that can be asked.
+
+    One that was asked to move gets a deadline now. `chosen` says why it was asked, and not another.
+    """
+    record = _stays(book, action.workload)
+    if record is None:
         return False
     beneficiary = action.beneficiary if isinstance(action, Drain) else None
     workload = replace(
@@ -93,8 +110,34 @@ def drain(book: Book, action: Drain | Expire, now: float) -> bool:
     )
     book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
     detail = {"deadline_at": action.deadline_at, "beneficiary": beneficiary, "why": action.why}
+    detail |= {"chosen": chosen} if chosen else {}
     book.note(now, What.DRAINING, record.name, attempt=workload.attempt, **detail)
     return True
+
+
+def move(book: Book, action: Move, now: float) -> bool:
+    """Ask a workload to leave at its next checkpoint boundary; return False when it is not one that can be asked (D6).
+
+    Only one that is told by the fleet's library: where notice is a signal Ray stops the job, and kills it when its own
+    wait is over, so that would be a deadline.
+    """
+    record = _stays(book, action.workload)
+    if record is None or record.workload.moving or record.job.notice is not Notice.LIBRARY:
+        return False
+    phase = after(record.workload.phase, Event.DRAIN)
+    workload = replace(record.workload, phase=phase, deadline_at=None, drained_for=action.beneficiary)
+    book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
+    detail = {"beneficiary": action.beneficiary, "why": action.why}
+    book.note(now, What.MOVING, record.name, attempt=workload.attempt, **detail)
+    return True
+
+
+def _stays(book: Book, name: str) -> Record | None:
+    """Return the record of a workload that has its nodes, and was not yet told by when to leave them."""
+    record = book.records.get(name)
+    if record is None or record.workload.leaving or (record.workload.phase, Event.DRAIN) not in TABLE:
+        return None
+    return record
 
 
 def cancel(book: Book, record: Record, now: float) -> bool:

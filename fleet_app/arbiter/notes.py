@@ -21,6 +21,7 @@ class What(StrEnum):
     LAUNCHED = "launched"
     STARTED = "started"
     DRAINING = "draining"
+    MOVING = "moving"
     NOTIFIED = "notified"
     ACKNOWLEDGED = "acknowledged"
     KILLED = "killed"

@@ -41,7 +41,7 @@ def _ask_after_s(record: Record) -> float:
     if workload.phase is Phase.ADMITTED:
         # A job is submitted only when Ray has just said that it has none of that id.
         return 0.0 if record.group_id is not None and not record.job_submitted else LAUNCH_S
-    if workload.phase in {Phase.DRAINING, Phase.STOPPING} or workload.killed:
+    if workload.leaving:
         return ASK_LEAVING_S
     return IDLE_S
 
@@ -68,7 +68,7 @@ def _workload(record: Record, facts: Facts) -> Iterator[float]:
         return
     if workload.deadline_at is not None and not workload.killed:
         yield workload.deadline_at - facts.now
-    if workload.phase in {Phase.DRAINING, Phase.STOPPING} or workload.killed or record.job_id in facts.left:
+    if workload.leaving or record.job_id in facts.left:
         yield LEAVE_S
     elif workload.phase is Phase.ADMITTED:
         yield LAUNCH_S if record.job_submitted else MAKE_S

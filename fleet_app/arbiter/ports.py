@@ -194,8 +194,8 @@ class Board(Protocol):
     def observe(self) -> BoardView:
         """Return everything that is posted."""
 
-    def notify(self, attempt: str, deadline_at: float, why: str) -> None:
-        """Post a drain notice where the attempt's ranks look."""
+    def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
+        """Post a drain notice where the attempt's ranks look; without a deadline it is due at the next checkpoint."""
 
     def clear(self, attempt: str) -> None:
         """Remove everything that stands for an attempt that is over: notice, beat, acknowledgement, done."""

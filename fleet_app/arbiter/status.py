@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.notes import Entry
+from fleet_app.arbiter.past import SHOWN, interruptions, sentence
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine.compaction import Compaction, compact
@@ -114,6 +116,7 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "gpus_foreign": node.foreign.gpus,
         "foreign_owners": list(node.foreign_owners),
         "holders": holders,
+        "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 
 
@@ -143,8 +146,10 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
     }
 
 
-def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
+def explain(snapshot: Snapshot, policy: Policy, name: str, entries: Iterable[Entry] = ()) -> Row:
     """Return why a workload or service is as it is, with the numbers behind the sentence.
+
+    `entries` are what the journal says happened to it: from them comes why it was interrupted before.
 
     Raises NotFoundError when nothing of that name has not ended.
     """
@@ -160,7 +165,20 @@ def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
         "planned_at": None if wait is None else wait.planned_at,
         "planned_after": (wait.planned_after or None) if wait else None,
     }
-    return {"name": name, "sentence": found.sentence, "ahead": list(found.ahead), **numbers}
+    return {
+        "name": name,
+        "sentence": found.sentence,
+        "ahead": [one.workload for one in found.ahead],
+        "turns": [asdict(one) for one in found.ahead],
+        "past": past(entries, snapshot.at),
+        **numbers,
+    }
+
+
+def past(entries: Iterable[Entry], now: float) -> list[Row]:
+    """Return a row for each of the latest interruptions of a workload, the latest first."""
+    told = interruptions(entries)[:SHOWN]
+    return [asdict(one) | {"sentence": sentence(one, now)} for one in told]
 
 
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:

@@ -1,4 +1,4 @@
-"""`fleet submit`, `drain`, `cancel` and `logs`: one workload from its beginning to its end."""
+"""`fleet submit`, `drain`, `move`, `cancel` and `logs`: one workload from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -141,6 +141,19 @@ def drain(
     body = {} if grace is None else {"grace_s": seconds(grace, "--grace")}
     answer = client.find(home, gateway).post(f"drain/{quote(name, safe='')}", body)
     _answered(answer, f"Asked {name} to leave. See it with `fleet explain {name}`.", as_json=as_json)
+
+
+def move(name: Name, *, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
+    """Ask a running workload to leave at its next checkpoint.
+
+    It has no deadline, and nothing kills it. Then it goes back to the queue, ahead of others of its priority, and
+    resumes from what it saved: on other nodes if those that it had were quarantined meanwhile.
+
+    Example:
+      fleet move llm-pretrain
+    """
+    answer = client.find(home, gateway).post(f"move/{quote(name, safe='')}")
+    _answered(answer, f"Asked {name} to move. See it with `fleet explain {name}`.", as_json=as_json)
 
 
 def cancel(name: Name, *, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:

@@ -6,7 +6,6 @@ Knows the queue and the ledger. Does not know services.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from fleet_app.engine import placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
@@ -132,4 +131,11 @@ def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
 
 
 def _for(workload: Workload, known: Wait) -> Wait:
-    return replace(known, workload=workload.name, rooms=(), planned_at=None, planned_after="")
+    return Wait(
+        workload=workload.name,
+        reason=known.reason,
+        asked=known.asked,
+        available=known.available,
+        level=known.level,
+        blocked_by=known.blocked_by,
+    )

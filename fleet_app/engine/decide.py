@@ -7,9 +7,11 @@ call this function.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fleet_app.engine import admission, draining, health, recutting, serving, slices, slicing
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Plan, Wait
+from fleet_app.engine.plan import Action, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 
@@ -20,16 +22,23 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     `now` is in seconds since the epoch. `watch` names a workload whose wait is to say what each domain has.
     """
     ledger = Ledger(state, policy, now)
+    return plan_of(ledger, list(steps(ledger, state, watch)))
+
+
+def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Action | Wait]:
+    """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
     cut = slices.begin(ledger, state)
-    outcome = [
-        *draining.step(ledger),
-        *health.step(ledger, state.failures, state.quarantines),
-        *serving.step(ledger, [service for service in state.services if service.slice is None]),
-        *(slicing.serve(cut) if cut else ()),
-        *admission.step(ledger, watch),
-        *(slicing.admit(cut) if cut else ()),
-        *(recutting.step(cut) if cut else ()),
-    ]
+    yield from draining.step(ledger)
+    yield from health.step(ledger, state.failures, state.quarantines)
+    yield from serving.step(ledger, [service for service in state.services if service.slice is None])
+    yield from slicing.serve(cut) if cut else ()
+    yield from admission.step(ledger, watch)
+    yield from slicing.admit(cut) if cut else ()
+    yield from recutting.step(cut) if cut else ()
+
+
+def plan_of(ledger: Ledger, outcome: list[Action | Wait]) -> Plan:
+    """Return the plan that all that was decided makes."""
     waits = {part.workload: part for part in outcome if isinstance(part, Wait)}
     return Plan(
         actions=tuple(part for part in outcome if not isinstance(part, Wait)),

@@ -139,10 +139,8 @@ class Deck:
             whole = sum(card.whole and not card.changing for card in node.cards)
             over = node.capacity.gpus - whole
             if over > 0:
-                less = Shape(gpus=over)
-                ledger.nodes[name] = replace(node, capacity=node.capacity - less)
-                ledger.free[name] -= less
-                ledger.empty[name] -= less
+                ledger.nodes[name] = replace(node, capacity=node.capacity - Shape(gpus=over))
+                ledger.withhold(name, over)
 
 
 def grant_name(service: str, grant: str) -> str:

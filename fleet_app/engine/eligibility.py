@@ -24,24 +24,24 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
     alone = workload.bundles > 1
     key = (headroom, alone, workload.accelerator)
-    if key not in ledger.eligible:
-        ledger.eligible[key] = [
+    if key not in ledger.memo.eligible:
+        ledger.memo.eligible[key] = [
             node
             for node in ledger.placeable()
             if (node.node_class is NodeClass.TRAINING or headroom)
             and (workload.accelerator is None or node.accelerator == workload.accelerator)
             and not (alone and ledger.replicas.get(node.name, 0))
         ]
-    return ledger.eligible[key]
+    return ledger.memo.eligible[key]
 
 
 def serving_nodes(ledger: Ledger) -> list[Node]:
     """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1)."""
-    if NodeClass.SERVING not in ledger.eligible:
-        ledger.eligible[NodeClass.SERVING] = [
+    if NodeClass.SERVING not in ledger.memo.eligible:
+        ledger.memo.eligible[NodeClass.SERVING] = [
             node for node in ledger.placeable() if node.node_class is NodeClass.SERVING
         ]
-    return ledger.eligible[NodeClass.SERVING]
+    return ledger.memo.eligible[NodeClass.SERVING]
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:

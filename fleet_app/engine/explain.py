@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet_app.engine.decide import decide
+from fleet_app.engine import cardless
+from fleet_app.engine.ahead import Ahead, watched
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.holders import holders_of
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.ordering import queue
-from fleet_app.engine.plan import Admit, DomainRoom, Plan, Reason, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.workload import Service, Workload
@@ -29,7 +31,8 @@ class Explanation:
     name: str
     sentence: str
     wait: Wait | None = None
-    ahead: tuple[str, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    """Who is considered before it, first to be considered first."""
 
 
 def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
@@ -41,19 +44,26 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     service = next((one for one in state.services if one.name == name), None)
     if workload is None and service is None:
         raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
-    plan = decide(state, policy, now, watch=name)
+    plan, ahead = watched(state, policy, now, name)
     wait = next((one for one in plan.waits if one.workload == name), None)
     if workload is None:
         assert service is not None
-        return Explanation(name=name, sentence=_of_service(service, wait), wait=wait)
+        if service.slice is not None:
+            sentence = _of_slices(state, service, service.slice, wait)
+        else:
+            sentence = _of_service(service, wait) + _held(state, policy, service, wait)
+        return Explanation(name=name, sentence=sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
-    ahead = [one.name for one in queue(state.workloads)]
     if wait is None:
         sentence = _of_admitted(plan, name)
+    elif workload.slice is not None:
+        leaving = _listed(_draining(state, wait))
+        sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
-    return Explanation(name=name, sentence=sentence, wait=wait, ahead=tuple(ahead[: ahead.index(name)]))
+        sentence += _moving(state, name)
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
 
 
 def sentence_of(
@@ -63,6 +73,8 @@ def sentence_of(
 
     `leaving` names whose exit it waits for; `now` is in seconds; `whole` is whether a bundle takes a node's every GPU.
     """
+    if workload.slice is not None:
+        return cardless.sentence(wait, workload.team, workload.slice, _listed(leaving))
     if wait.reason is Reason.BEHIND:
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
@@ -100,6 +112,14 @@ def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
     return _obstacle(wait)
 
 
+def _of_slices(state: FleetState, service: Service, wanted: Slice, wait: Wait | None) -> str:
+    occupied = sum(grant.occupied for grant in service.grants)
+    has = f"wants {service.wanted} replicas, each with {wanted.text}, has {occupied} running"
+    if wait is None:
+        return f"{has} and {len(service.grants) - occupied} granted"
+    return f"{has}; {cardless.sentence(wait, service.team, wanted, _listed(_draining(state, wait)), state)}"
+
+
 def _of_service(service: Service, wait: Wait | None) -> str:
     occupied = sum(grant.occupied for grant in service.grants)
     has = f"wants {service.wanted} replicas of {service.shape.gpus} GPUs, has {occupied} running"
@@ -117,9 +137,25 @@ def _of_service(service: Service, wait: Wait | None) -> str:
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
 
 
+def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None) -> str:
+    """Return who holds what a service waits for, as the end of a sentence."""
+    if wait is None or wait.reason is Reason.UNKNOWN_TEAM:
+        return ""
+    named = holders_of(state, policy, service, wait.reason)
+    where = f"its team's nominal is used by {_listed(named)}" if wait.reason is Reason.QUOTA_USED else _listed(named)
+    if wait.reason is Reason.DRAIN_UNDER_WAY:
+        where = f"it waits for {where}"
+    elif wait.reason is not Reason.QUOTA_USED:
+        where = f"serving's nodes are held by {where}"
+    return f"; {where}" if named else ""
+
+
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
     if workload.phase is Phase.DRAINING:
+        if workload.moving:
+            who = workload.drained_for or "whoever asked"
+            return f"is asked to move at its next checkpoint, for {who}: no deadline; until then on {where}"
         left = max(0.0, (workload.deadline_at or now) - now)
         why = over(workload) if workload.expired else f"is draining for {workload.drained_for or 'whoever asked'}"
         return f"{why}: {left:.0f} s left on {where}"
@@ -128,6 +164,8 @@ def _of_running(workload: Workload, now: float) -> str:
 
 def _of_admitted(plan: Plan, name: str) -> str:
     for action in plan.actions:
+        if isinstance(action, AdmitSlice) and action.workload == name:
+            return f"starts in the next cycle on {action.node}: {action.why}"
         if isinstance(action, Admit) and action.workload == name:
             return f"starts in the next cycle on {', '.join(action.nodes)}: {action.why}"
     return "is about to be considered"
@@ -136,6 +174,12 @@ def _of_admitted(plan: Plan, name: str) -> str:
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
     already = (one.name for one in state.workloads if one.drained_for == wait.workload and one.leaving)
     return tuple(sorted({*wait.blocked_by, *already}))
+
+
+def _moving(state: FleetState, name: str) -> str:
+    """Return who was asked to move for a workload: it waits for none of them (D6)."""
+    asked = sorted(one.name for one in state.workloads if one.drained_for == name and one.moving)
+    return f"; {_listed(asked)} was asked to move for it at its next checkpoint" if asked else ""
 
 
 def _whole(state: FleetState, workload: Workload) -> bool:

@@ -61,6 +61,7 @@ TABLE: dict[tuple[Phase, Event], Phase] = {
     (Phase.RUNNING, Event.REQUEUE): Phase.QUEUED,
     (Phase.RUNNING, Event.SUCCEED): Phase.SUCCEEDED,
     (Phase.RUNNING, Event.FAIL): Phase.FAILED,
+    (Phase.DRAINING, Event.DRAIN): Phase.DRAINING,
     (Phase.DRAINING, Event.REQUEUE): Phase.QUEUED,
     (Phase.DRAINING, Event.CANCEL): Phase.STOPPING,
     (Phase.DRAINING, Event.SUCCEED): Phase.SUCCEEDED,

@@ -107,7 +107,7 @@ class Rebook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Ask committed work to leave at its next checkpoint boundary, with no deadline and no kill; it is requeued."""
+    """Ask committed work to leave at its next checkpoint boundary, with no deadline, no kill; it is requeued (D6)."""
 
     workload: str
     beneficiary: str
@@ -147,20 +147,9 @@ class Repartition:
     why: str
 
 
-Action = (
-    Admit
-    | Drain
-    | Expire
-    | Kill
-    | Lose
-    | GiveGrant
-    | TakeGrant
-    | Quarantine
-    | Release
-    | AdmitSlice
-    | GiveSlice
-    | Repartition
-)
+OnNodes = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move
+OnCards = AdmitSlice | GiveSlice | Repartition
+Action = OnNodes | OnCards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,13 +41,21 @@ class PriorityClass:
     """A named priority and what it entitles to.
 
     Only a class with `borrows` may take a team above its nominal quota; only one with `yields`
-    is ever drained for somebody else.
+    is ever drained for somebody else. Only `teams` may submit at it, all where it is None.
     """
 
     name: str
     value: int
     borrows: bool = False
     yields: bool = False
+    teams: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """For each full `ageing_s` seconds of waiting a workload counts as one class higher; None where none age (O8)."""
+
+    ageing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,4 +118,5 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    ordering: Ordering = field(default_factory=Ordering)
     slicing: Slicing | None = None

@@ -17,7 +17,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Node, Shape, total
 from fleet_app.engine.workload import Workload
 
 EXACT_UP_TO = 8
@@ -276,7 +276,7 @@ def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
         return None
     borrowed = tuple([ledger.borrowed(one.team) for one in able])
     question = (node.name, asker.shape, room, tuple(map(_name, able)), borrowed)
-    known = ledger.cheapest_on
+    known = ledger.memo.cheapest_on
     if question not in known:
         known[question] = _fewest(ledger, asker.shape, room, able)
     return known[question]
@@ -286,12 +286,13 @@ def _fewest(ledger: Ledger, shape: Shape, room: Shape, able: Sequence[Workload])
     """Return the cheapest of those that are able to leave with whom the shape fits into the room."""
 
     def enough(gone: Victims) -> bool:
-        return shape.fits(sum([victim.shape for victim in gone], room))
+        return shape.fits_beside(room, total([victim.shape for victim in gone]))
 
-    if not enough(tuple(able)):
+    most = total([room, *(one.shape for one in able)])
+    if not shape.fits(most):
         return None
-    if len(able) == 1 or not any(enough(tuple([one for one in able if one is not spared])) for spared in able):
-        return tuple(sorted(able, key=_name))  # nobody can be spared
+    if not any(shape.fits(most - spared.shape) for spared in able):
+        return tuple(sorted(able, key=_name))
     if len(able) > EXACT_UP_TO:
         return pruned(ledger, able, enough)
     return cheapest(ledger, able, enough, lambda _: True)

@@ -12,7 +12,6 @@ from fleet_app.engine.deck import Place
 from fleet_app.engine.layouts import SHARED, Layout, filled
 from fleet_app.engine.plan import Reason, Repartition, Wait
 from fleet_app.engine.slices import Ask, Slices
-from fleet_app.engine.values import Shape
 
 Answer = Iterator[Repartition | Wait]
 
@@ -120,7 +119,7 @@ def _recut(slices: Slices, place: Place, layout: Layout, why: str) -> Repartitio
     """Take a card out of use for the rest of the decision."""
     slices.deck.given.add(place)
     if slices.deck.cards[place].whole:
-        slices.ledger.free[place.node] -= Shape(gpus=1)
+        slices.ledger.withhold(place.node, 1)
     return Repartition(node=place.node, card=place.card, layout=layout, why=why)
 
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from fleet_app.engine import quota
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Block, Node, Shape
 from fleet_app.engine.workload import Workload
-
-Domain = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +56,8 @@ class Trial:
         self.room = {name: ledger.soon(name) for name in self.nodes}
         self.books = dict(ledger.used_soon)
         self.gone: dict[str, Workload] = {}
-        self.fits: Counter[Domain] = Counter(
-            self._domain(name) for name, room in self.room.items() if asker.shape.fits(room)
+        self.fits: Counter[Block] = Counter(
+            self.nodes[name].block(self.asker.depth) for name, room in self.room.items() if asker.shape.fits(room)
         )
         self.ample = sum(count >= asker.bundles for count in self.fits.values())
 
@@ -114,19 +112,15 @@ class Trial:
         here = any(name in self.nodes for name in victim.nodes)
         return victim.team == self.asker.team or (here and (self.asker.anyone or self.asker.passed_by(victim)))
 
-    def _domain(self, name: str) -> Domain:
-        node = self.nodes[name]
-        return (node.accelerator, node.driver, node.domains[: self.asker.depth])
-
     def _move(self, victim: Workload, freed: Shape, gpus: int) -> None:
         quota.charge(self.ledger.tree, self.books, victim.team, gpus)
         for name in victim.nodes:
             if name in self.nodes:
                 fitted = self.asker.shape.fits(self.room[name])
                 self.room[name] += freed
-                self._count(self._domain(name), self.asker.shape.fits(self.room[name]) - fitted)
+                self._count(self.nodes[name].block(self.asker.depth), self.asker.shape.fits(self.room[name]) - fitted)
 
-    def _count(self, domain: Domain, change: int) -> None:
-        before = self.fits[domain] >= self.asker.bundles
-        self.fits[domain] += change
-        self.ample += (self.fits[domain] >= self.asker.bundles) - before
+    def _count(self, block: Block, change: int) -> None:
+        before = self.fits[block] >= self.asker.bundles
+        self.fits[block] += change
+        self.ample += (self.fits[block] >= self.asker.bundles) - before

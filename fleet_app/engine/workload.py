@@ -27,6 +27,7 @@ class Workload:
     `nodes` are the nodes it holds, in rank order; empty while it is queued.
     `within` names the topology level that must hold all of it; None prefers the smallest that fits.
     `saved_at` is the moment up to which its work is safe: the last acknowledged checkpoint, or its start.
+    `movable` is whether it hears a notice that is no signal, so that it can be asked to move (D6).
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
@@ -56,6 +57,7 @@ class Workload:
     killed: bool = False
     expired: bool = False
     requeued: bool = False
+    movable: bool = False
     broken_drains: int = 0
     slice: Slice | None = None
     card: int | None = None
@@ -67,8 +69,13 @@ class Workload:
 
     @property
     def leaving(self) -> bool:
-        """Return whether it was told to end: its nodes come free without anybody being asked again."""
-        return self.holding and (self.killed or self.phase in LEAVING)
+        """Return whether it was told to end: its nodes come free by a known time, without anybody being asked again."""
+        return self.holding and (self.killed or (self.phase in LEAVING and not self.moving))
+
+    @property
+    def moving(self) -> bool:
+        """Return whether it was asked to move: it leaves at its next checkpoint, whenever that is (D6)."""
+        return self.phase is Phase.DRAINING and self.deadline_at is None and not self.killed
 
     @property
     def gpus(self) -> int:

@@ -15,8 +15,10 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleet_app.arbiter import inbox, status
-from fleet_app.arbiter.records import Job, Record
+from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Node
 from fleet_app.gateway.body import read_object, read_text
 from fleet_app.gateway.known import TERMINAL, Known, Workloads
@@ -33,6 +35,7 @@ MOST_EVENTS = 10_000
 # The keys of an explanation whose wait has no numbers, as for what has ended.
 _NO_NUMBERS: dict[str, object] = {
     "ahead": [],
+    "turns": [],
     "reason": None,
     "asked": None,
     "available": None,
@@ -113,6 +116,7 @@ class ControlApi:
             web.post(CONTROL + "policy", self._set_policy),
             web.post(CONTROL + "submit", self._submit),
             web.post(CONTROL + "drain/{name}", self._drain),
+            web.post(CONTROL + "move/{name}", self._move),
             web.post(CONTROL + "cancel/{name}", self._cancel),
             web.post(CONTROL + "quarantine/{name}", self._quarantine),
             web.post(CONTROL + "release/{name}", self._release),
@@ -160,9 +164,13 @@ class ControlApi:
         if snapshot is not None:
             with contextlib.suppress(NotFoundError):  # it has ended, or nobody has looked at it yet
                 # A whole decision is made for it: not on the loop that serves the others.
-                return web.json_response(await asyncio.to_thread(status.explain, snapshot, rules, name))
+                return web.json_response(await asyncio.to_thread(self._explained, snapshot, rules, name))
         known = self._find(request)
-        return web.json_response({"name": known.name, "sentence": _plainly(known), **_NO_NUMBERS})
+        before = [] if snapshot is None else status.past(self._workloads.journal.latest_events(name), snapshot.at)
+        return web.json_response({"name": known.name, "sentence": _plainly(known), "past": before, **_NO_NUMBERS})
+
+    def _explained(self, snapshot: Snapshot, rules: Policy, name: str) -> status.Row:
+        return status.explain(snapshot, rules, name, self._workloads.journal.latest_events(name))
 
     def _records(self) -> list[Record]:
         """Return the journal's workloads, and as queued those that nobody has taken in yet."""
@@ -209,15 +217,31 @@ class ControlApi:
 
     async def _drain(self, request: web.Request) -> web.Response:
         asked = _valid(DrainBody, await read_object(request), "body")
+        known = self._running(request, "drained")
+        inbox.post(self._home, inbox.Drain(name=known.name, grace_s=asked.grace_s))
+        return _accepted(known.name)
+
+    async def _move(self, request: web.Request) -> web.Response:
+        known = self._running(request, "moved")
+        record = self._workloads.journal.record(known.name)
+        if record is not None and record.job.notice is not Notice.LIBRARY:
+            raise ConflictError(
+                "it is told to leave by a signal, so it cannot be asked to move",
+                where=known.name,
+                fix="Drain it, or submit it with `--notice library`",
+            )
+        inbox.post(self._home, inbox.Move(name=known.name))
+        return _accepted(known.name)
+
+    def _running(self, request: web.Request, what: str) -> Known:
         known = self._find(request)
         if known.status != "RUNNING" or known.stopping:
             raise ConflictError(
-                f"it is {known.status}, and only what runs can be drained",
+                f"it is {known.status}, and only what runs can be {what}",
                 where=known.name,
                 fix="See `fleet queue`; `fleet cancel` ends a workload that waits",
             )
-        inbox.post(self._home, inbox.Drain(name=known.name, grace_s=asked.grace_s))
-        return _accepted(known.name)
+        return known
 
     async def _cancel(self, request: web.Request) -> web.Response:
         known = self._find(request)

@@ -41,12 +41,21 @@ class Topology(Section):
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=1024)] = 8
 
 
+class FlavorLimits(Section):
+    """What an entry has of one flavor: partitions, or GPUs of a shared one. A limit left out does not limit."""
+
+    nominal: Gpus = 0
+    borrowing_limit: Gpus | None = None
+    lending_limit: Gpus | None = None
+
+
 class Team(Section):
     """An entry of the quota tree: a team, or an organisation when it has `teams` below it.
 
     `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does
     not limit. `weight` is its share among borrowers. A `strict` queue is taken in order, and what cannot start holds up
-    what is behind it; a `best-effort` one lets that pass.
+    what is behind it; a `best-effort` one lets that pass. `quota` has numbers by flavor, such as `h100-mig-1g.10gb` or
+    `l4-shared`; slices of flavors for which nobody has any count against `nominal`, in whole GPUs.
     """
 
     nominal: Gpus | None = None
@@ -54,6 +63,7 @@ class Team(Section):
     lending_limit: Gpus | None = None
     weight: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
     queue: Literal["best-effort", "strict"] = "best-effort"
+    quota: dict[Name, FlavorLimits] = Field(default_factory=dict)
     teams: dict[Name, Team] = Field(default_factory=dict)
 
 
@@ -101,6 +111,15 @@ class DrainContract(Section):
     min_run: Seconds = 0.0
 
 
+class Ordering(Section):
+    """How waiting counts: for each full `ageing` a workload counts as one class higher; left out, none age.
+
+    Only among classes with the same rights at which its team may submit, and never the class of services.
+    """
+
+    ageing: PositiveSeconds | None = None
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas."""
 
@@ -121,6 +140,18 @@ class Health(Section):
     window: PositiveSeconds = 86_400.0
     most_percent: Annotated[int, Field(strict=True, ge=0, le=100)] = 10
     restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
+
+
+class Slicing(Section):
+    """How cards are cut into partitions and shared: without this section a GPU is a whole one.
+
+    A shared card has at most `shares` users. With `repartition` the layouts of empty cards follow what is asked for; a
+    cut card changes only when nothing has been on it for `settle`.
+    """
+
+    shares: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    repartition: Annotated[bool, Field(strict=True)] = False
+    settle: Seconds = 600.0
 
 
 class Defaults(Section):
@@ -156,6 +187,8 @@ class PolicyFile(Section):
     classes: Annotated[dict[Name, PriorityClass], Field(min_length=1, default_factory=standard_classes)]
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
+    ordering: Ordering = Ordering()
+    slicing: Slicing | None = None
     headroom: Headroom = Headroom()
     health: Health = Health()
     defaults: Defaults = Defaults()

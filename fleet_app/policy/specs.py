@@ -7,7 +7,7 @@ what runs now, which names are taken, or Ray.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -49,7 +49,7 @@ class WorkloadSpec(Section):
 
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB. `priority` names a class. `within` names the
     topology level that must hold all of it. `grace` and `max_run_time` are in seconds. `notice` is how a drain is
-    raised: by the fleet's library inside the job, or also by SIGTERM.
+    raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are known and refused.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -65,6 +65,8 @@ class WorkloadSpec(Section):
     grace: PositiveSeconds
     max_run_time: PositiveSeconds | None = None
     notice: NoticeKind
+    partition: str | None = None
+    share: str | int | float | None = None
 
     @property
     def total_gpus(self) -> int:
@@ -83,6 +85,8 @@ class ServiceSpec(Section):
     memory: Mebibytes = 0
     floor: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
     max: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 100_000
+    partition: str | None = None
+    share: str | int | float | None = None
 
 
 class JobPart(Section):
@@ -148,6 +152,7 @@ def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> Servi
     """Return what a service asks, checked against the policy; raise RequestError."""
     spec = _validated(ServiceSpec, obj, "service")
     problems = check_ask(_ask(spec, policy.default_class.service, bundles=max(1, spec.floor)), policy)
+    problems += _slices(spec)
     if spec.floor > spec.max:
         problems.append(
             Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
@@ -170,6 +175,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         submitted_at=submitted_at,
         grace_s=spec.grace,
         max_run_s=spec.max_run_time,
+        movable=spec.notice == "library",
     )
 
 
@@ -209,8 +215,19 @@ def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, bundles: int) -> Ask:
     return Ask(kind=spec.kind, team=spec.team, priority=priority, bundles=bundles, gpus=spec.gpus)
 
 
+def _slices(spec: WorkloadSpec | ServiceSpec) -> Iterator[Problem]:
+    """Slices are decided on, but nothing carries them out yet: better no than a whole GPU, or none (V1)."""
+    for key in ("partition", "share"):
+        if getattr(spec, key) is not None:
+            yield Problem(
+                path=(key,),
+                what="asks for part of a GPU, which no cluster is started on yet: only whole GPUs are",
+                fix="Leave it out and ask for whole gpus",
+            )
+
+
 def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
-    problems = check_ask(_ask(spec, spec.priority, spec.nodes), policy)
+    problems = check_ask(_ask(spec, spec.priority, spec.nodes), policy) + list(_slices(spec))
     if spec.within is not None and spec.within not in policy.topology.levels:
         problems.append(
             Problem(

@@ -112,6 +112,7 @@ def service_name(app: str, deployment: str) -> str:
 CLASS_LABEL = "fleet/class"
 NODE_LABEL = "fleet/node"
 DRIVER_LABEL = "fleet/driver"
+PARTITION_LABEL = "fleet/partition"
 LEVEL_LABEL_PREFIX = "fleet/"
 ACCELERATOR_LABEL = "ray.io/accelerator-type"
 NODE_ID_LABEL = "ray.io/node-id"
@@ -176,9 +177,9 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """An attempt has to be gone by `deadline_at` (seconds since the epoch)."""
+    """An attempt has to be gone by `deadline_at` (seconds since the epoch); None: at its next checkpoint boundary."""
 
-    deadline_at: float
+    deadline_at: float | None
     why: str
 
 
@@ -247,6 +248,7 @@ def _moment(value: str | float) -> float:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "int": int,
     "float": _moment,
+    "float | None": lambda value: None if value is None else _moment(value),
     "str": _text,
     "tuple[Fence, ...]": lambda items: tuple(_build(Fence, item) for item in items),
 }

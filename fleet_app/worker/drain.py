@@ -7,6 +7,7 @@ a checkpoint is made; ends no process.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -40,7 +41,7 @@ _RETRY_LAST_S = 1.0
 class DrainWatch:
     """Looks for a notice in a thread of its own, so that asking costs nothing and never blocks.
 
-    Once there is a notice there always is one; an earlier deadline replaces a later one, never the reverse.
+    Once there is a notice there always is one; an earlier deadline replaces a later one or none, never the reverse.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class DrainWatch:
             self._noticed.set()
 
     def _take(self, notice: Notice) -> None:
-        if self._notice is None or notice.deadline_at < self._notice.deadline_at:
+        if self._notice is None or _due_at(notice) < _due_at(self._notice):
             self._notice = notice
 
     def _start(self) -> None:
@@ -103,6 +104,10 @@ class DrainWatch:
         while True:
             self.look()
             time.sleep(self._poll_s)
+
+
+def _due_at(notice: Notice) -> float:
+    return math.inf if notice.deadline_at is None else notice.deadline_at
 
 
 def poll_period_s(ranks: int) -> float:
@@ -134,6 +139,8 @@ def posted_notice(attempt: str) -> Notice | None:
 def drain_requested() -> Notice | None:
     """Return why and until when (seconds since the epoch) this attempt has to leave, None when it may go on.
 
+    A notice whose deadline is None asks it to move: to save its work and leave at its next checkpoint, whenever that
+    is. Nobody kills it, but a notice with a deadline may follow.
     Cheap and never blocks: ask after every step, in any rank. The answer is at most `POLL_S` seconds old (more in
     a gang of more than a hundred ranks). Ranks learn of it at slightly different moments, so ranks that step
     together have to agree on the step to leave at; Ray Train's `get_preemption_info()` does that for trainers.

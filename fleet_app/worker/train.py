@@ -41,6 +41,9 @@ _WORKER_GROUP: Any = worker_group.WorkerGroup
 
 _LOG = logging.getLogger(__name__)
 
+LOOK_S = 1.0
+"""How often it is looked whether a notice without a deadline has got one."""
+
 STEP_METRIC = "step"
 """The metric of a report that says which step its checkpoint holds."""
 
@@ -184,7 +187,7 @@ class _ArbitersScale(FixedScalingPolicy):
 
 
 class _Bell(threading.Thread):
-    """Rings once: when a notice comes, every worker gets it as Ray Train's preemption info."""
+    """Rings when a notice comes, and again when one without a deadline gets one: every worker has it from Ray Train."""
 
     def __init__(self, watch: DrainWatch, workers: list[Any]) -> None:
         super().__init__(name="fleet-train-bell", daemon=True)
@@ -194,12 +197,15 @@ class _Bell(threading.Thread):
 
     def run(self) -> None:
         """Wait for the notice and pass it on; a worker that is dead by then is Ray Train's to find."""
+        rung: Notice | None = None
         while not self._stopped.is_set():
             notice = self._watch.wait(1.0)
-            if notice is not None and not self._stopped.is_set():
-                _LOG.info("drain notice: %s; %.1f s left", notice.why, notice.deadline_at - time.time())
+            if notice is not None and notice != rung and not self._stopped.is_set():
+                _LOG.info("drain notice: %s; %s", notice.why, _left(notice))
                 for each in self._workers:
                     each.actor.mark_preempt.remote(preemption_info(notice, self._workers))
+                rung = notice
+            if notice is not None and (notice.deadline_at is not None or self._stopped.wait(LOOK_S)):
                 return
 
     def stop(self) -> None:
@@ -207,12 +213,23 @@ class _Bell(threading.Thread):
         self._stopped.set()
 
 
+def _left(notice: Notice) -> str:
+    if notice.deadline_at is None:
+        return "leaves at the next checkpoint"
+    return f"{notice.deadline_at - time.time():.1f} s left"
+
+
 def preemption_info(notice: Notice, workers: list[Any]) -> PreemptionInfo:
-    """Return a notice as Ray Train has it: all nodes leave, with all ranks, at the deadline."""
+    """Return a notice as Ray Train has it: all nodes leave, with all ranks, at the deadline.
+
+    To be asked to move is a preemption without a deadline: Ray Train's own word for one of which none was reported. A
+    worker goes by the last info that it was given, so a notice with a deadline that follows replaces it.
+    """
     ranks: dict[str, list[int]] = {}
     for each in workers:
         ranks.setdefault(each.metadata.node_id, []).append(each.distributed_context.world_rank)
-    return PreemptionInfo(deadline_ms=int(notice.deadline_at * 1000), preempted_node_to_ranks=ranks)
+    deadline_ms = None if notice.deadline_at is None else int(notice.deadline_at * 1000)
+    return PreemptionInfo(deadline_ms=deadline_ms, preempted_node_to_ranks=ranks)
 
 
 def check_contract() -> None:

@@ -81,8 +81,9 @@ def sound(case: Case, node: Node) -> bool:
 
 
 def told_to_end(workload: Workload) -> bool:
-    """Return whether a workload has nodes that come free without anybody being asked again."""
-    return workload.holding and (workload.killed or workload.phase in {Phase.DRAINING, Phase.STOPPING})
+    """Return whether a workload has nodes that come free by a known time, without anybody being asked again."""
+    drains = workload.phase is Phase.DRAINING and workload.deadline_at is not None
+    return workload.holding and (workload.killed or drains or workload.phase is Phase.STOPPING)
 
 
 # --- room -----------------------------------------------------------------------------------------------------------
@@ -175,8 +176,8 @@ def reclaim_is_one_way(case: Case) -> None:
     assert len(asked) == len(set(asked))
     for action in case.actions(Drain):
         victim = case.workloads[action.workload]
-        assert victim.phase in {Phase.ADMITTED, Phase.RUNNING}
-        assert not victim.killed
+        assert victim.holding
+        assert not told_to_end(victim)
         assert case.yields(victim), f"{victim.name} never yields"
         assert victim.priority < priority_of(case, action.beneficiary)
         longest = case.policy.drain.longest_grace_s
@@ -371,7 +372,7 @@ def everybody_is_answered_once(case: Case) -> None:
 
 def nobody_waits_for_what_is_free(case: Case) -> None:
     """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
-    order = in_order(case.state.workloads)
+    order = in_order(case)
     for place, workload in enumerate(order):
         wait = case.wait(workload.name) if workload.slice is None else None
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
@@ -385,14 +386,27 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
 
 def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool:
     """Return whether one behind it in the order of O1 was admitted, in a turn that its team's share gave it (O5)."""
-    alike = (workload.priority, workload.requeued) == (other.priority, other.requeued)
+    alike = (aged(case, workload), workload.requeued) == (aged(case, other), other.requeued)
     return alike and class_of(case.policy, other).borrows and case.wait(other.name) is None
 
 
-def in_order(workloads: Iterable[Workload]) -> list[Workload]:
-    """Return who waits, in the order of O1."""
-    waiting = [one for one in workloads if one.phase is Phase.QUEUED]
-    return sorted(waiting, key=lambda one: (-one.priority, not one.requeued, one.submitted_at, one.name))
+def in_order(case: Case) -> list[Workload]:
+    """Return who waits, in the order of O1 and O8."""
+    waiting = [one for one in case.state.workloads if one.phase is Phase.QUEUED]
+    first = sorted(waiting, key=lambda one: (not one.requeued, one.submitted_at, one.name))
+    return sorted(first, key=lambda one: aged(case, one), reverse=True)
+
+
+def aged(case: Case, workload: Workload) -> tuple[int, int]:
+    """Return the priority that a workload counts as, climbed class by class, and what it waited beyond that."""
+    period_s, value = case.policy.ordering.ageing_s, workload.priority
+    steps = 0 if period_s is None else int((case.now - workload.submitted_at) // period_s)
+    own = class_of(case.policy, workload)
+    alike = [one.value for one in case.policy.classes if (one.borrows, one.yields) == (own.borrows, own.yields)]
+    highest = max(one.value for one in case.policy.classes)
+    while steps > 0 and any(value < one < highest for one in alike):
+        value, steps = min(one for one in alike if one > value), steps - 1
+    return value, max(0, steps)
 
 
 def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:

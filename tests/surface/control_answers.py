@@ -137,7 +137,13 @@ ANSWERS: dict[str, Any] = {
         "counts": {"queued": 1, "running": 2},
         "policy_hash": "abc123",
     },
-    f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
+    f"GET {BASE}explain/llm": {
+        "name": "llm",
+        "sentence": "needs 4 whole nodes on one spine",
+        "ahead": ["first"],
+        "turns": [{"workload": "first", "why": "higher priority", "outcome": "starts now with 8 GPUs"}],
+        "past": [{"sentence": "was asked to leave 5 min ago for chat; is leaving"}],
+    },
     f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),
     f"GET {BASE}policy": "version: 1\nname: demo\n",
     f"POST {BASE}policy": {
@@ -147,6 +153,7 @@ ANSWERS: dict[str, Any] = {
     f"POST {BASE}pause": {"name": "arbiter", "accepted": True},
     f"POST {BASE}resume": {"name": "arbiter", "accepted": True},
     f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
+    f"POST {BASE}move/llm": {"name": "llm", "accepted": True},
     f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
     f"POST {BASE}quarantine/n04": {"name": "n04", "accepted": True},
     f"POST {BASE}release/n04": {"name": "n04", "accepted": True},

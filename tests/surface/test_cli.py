@@ -65,7 +65,14 @@ TEXTS = {
             "fleet  24    14    6 (25.0 %)  1            14     1       1            1 on s1/l2",
         ],
     ),
-    "an explanation is a sentence about the name": (["explain", "llm"], ["llm needs 4 whole nodes on one spine"]),
+    "an explanation is a sentence about the name": (
+        ["explain", "llm"],
+        [
+            "llm needs 4 whole nodes on one spine",
+            "Before: was asked to leave 5 min ago for chat; is leaving",
+            "Ahead: first: higher priority; starts now with 8 GPUs",
+        ],
+    ),
     "the policy in force is printed as it stands": (["policy", "show"], ["version: 1", "name: demo"]),
     "a policy's changes are listed": (
         ["policy", "apply", str(CLUSTERS / "demo.yaml"), "--who", "ada"],
@@ -75,6 +82,7 @@ TEXTS = {
     "a submission prints the name alone": (["submit", "--name", "llm", "--", "python", "train.py"], ["llm"]),
     "a pause prints nothing on stdout": (["pause"], []),
     "a drain prints nothing on stdout": (["drain", "batch-1", "--grace", "1m30s"], []),
+    "a move prints nothing on stdout": (["move", "llm"], []),
 }
 
 
@@ -358,6 +366,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "quarantine",
         "release",
         "drain",
+        "move",
         "cancel",
         "logs",
         "events",

@@ -117,6 +117,7 @@ async def test_a_wait_is_explained_in_numbers(tmp_path: Path) -> None:
 ORDERS: dict[str, tuple[str, dict[str, object] | None, inbox.Request]] = {
     "drain with its own grace": ("drain/llm", None, inbox.Drain(name="llm")),
     "drain with another": ("drain/llm", {"grace_s": 5}, inbox.Drain(name="llm", grace_s=5)),
+    "move": ("move/llm", None, inbox.Move(name="llm")),
     "cancel": ("cancel/llm", None, inbox.Cancel(name="llm")),
     "pause": ("pause", None, inbox.Pause()),
     "resume": ("resume", None, inbox.Resume()),
@@ -220,6 +221,7 @@ async def test_what_waits_is_not_drained_and_what_has_ended_not_cancelled(tmp_pa
     async with bench(tmp_path) as gateway:
         await submit(gateway)
         assert (await gateway.post("/api/fleet/drain/llm")).status == 409
+        assert (await gateway.post("/api/fleet/move/llm")).status == 409
         hand = Hand(tmp_path)
         hand.ingest()
         hand.step("llm", Event.CANCEL)

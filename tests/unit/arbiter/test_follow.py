@@ -18,6 +18,7 @@ from tests.builders import backfill, shape
 
 NOW = 100.0
 NOTICED = 90.0
+LATER = 1e6
 GROUP = GroupView(
     group_id="g", name="fleet/w/job", state="CREATED", bundles=(BundleView(node_id="id1", shape=shape(1)),)
 )
@@ -43,8 +44,11 @@ def record(
     deadline_at: float | None = None,
     group_id: str | None = "g",
     expired: bool = False,
+    moving: bool = False,
 ) -> Record:
     asked = phase in {Phase.DRAINING, Phase.STOPPING}
+    if asked and deadline_at is None and not moving:
+        deadline_at = LATER
     workload = backfill("job", on=("n1",), phase=phase, started_at=50.0, deadline_at=deadline_at)
     return Record(
         workload=replace(workload, killed=killed, expired=expired, admitted_at=NOW - 1),
@@ -151,6 +155,26 @@ ENDS = {
     ),
     "a job that failed under notice waits again": (record(D), facts("FAILED", left=0), Q),
     "a job that was killed at its deadline waits again": (record(D, killed=True), facts("FAILED", left=0), Q),
+    # Asked to move.
+    "who saved its work and left waits again": (
+        record(D, moving=True),
+        facts("SUCCEEDED", left=0, ack=acked()),
+        Q,
+    ),
+    "who goes on saving goes on": (record(D, moving=True, seen=True), facts("RUNNING", ack=acked()), D),
+    "who came to its end saying so has succeeded": (
+        record(D, moving=True),
+        facts("SUCCEEDED", left=0, ack=acked(), done=True),
+        Phase.SUCCEEDED,
+    ),
+    "who came to its end without having saved since has succeeded": (
+        record(D, moving=True),
+        facts("SUCCEEDED", left=0, ack=acked(at=80.0)),
+        Phase.SUCCEEDED,
+    ),
+    "who failed meanwhile has failed": (record(D, moving=True), facts("FAILED", left=0), Phase.FAILED),
+    "who lost its node meanwhile waits again": (record(D, moving=True, killed=True), facts("FAILED", left=0), Q),
+    "what is moved before it had a job waits again": (record(D, moving=True, submitted=False), facts(None), Q),
     # Asked by a signal.
     "a signalled job that stopped waits again": (record(D, notice=SIGNAL), facts("STOPPED", left=0), Q),
     "a signalled job that ended before the signal has succeeded": (

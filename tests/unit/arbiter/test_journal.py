@@ -26,6 +26,7 @@ from fleet_app.engine.plan import (
     Hold,
     Kill,
     Lose,
+    Move,
     Plan,
     Reason,
     TakeGrant,
@@ -49,6 +50,7 @@ SNAPSHOT = Snapshot(
         actions=(
             Admit(workload="a", nodes=("n1",), why="w"),
             Drain(workload="a", beneficiary="b", deadline_at=1.5, why="w"),
+            Move(workload="a", beneficiary="b", why="w"),
             Expire(workload="a", deadline_at=1.5, why="w"),
             Kill(workload="a", why="w"),
             Lose(workload="a", node="n1", why="w"),
@@ -201,3 +203,12 @@ def test_fields_that_a_version_does_not_know_are_left_out(tmp_path: Path) -> Non
     assert JournalReader(tmp_path / "journal.db").record("a") == Record(
         workload=backfill("a"), job=Job(entrypoint="true")
     )
+
+
+def test_the_latest_events_of_a_subject_are_the_last_ones_in_order(journal: Journal, reader: JournalReader) -> None:
+    book = Book()
+    for number in range(5):
+        book.note(float(number), What.STARTED, "llm")
+        book.note(float(number), What.STARTED, "other")
+    journal.commit(book)
+    assert [entry.note.at for entry in reader.latest_events("llm", 2)] == [3.0, 4.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Pause, Resume, Submit
+from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Move, Pause, Quarantine, Resume, Submit
 from fleet_app.arbiter.notes import What
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.lifecycle import Phase
@@ -201,7 +201,79 @@ def test_a_drain_gets_no_more_grace_than_the_policys_longest(rig: Rig) -> None:
     assert float(str(note["deadline_at"])) <= rig.world.now + 60.0
 
 
+# Moving.
+
+
+def moving(rig: Rig, **spec: object) -> Rig:
+    """Ask a gang that saves its work every 8 s to move, at 5 s; its first checkpoint is due at 10 s."""
+    small(rig, training=2).world.behaviours["llm"] = Behaviour(steps=1000, ack_every=8)
+    rig.submit("llm", kind="gang", gpus=4, **spec)
+    rig.at(5.0, lambda: rig.post(Move(name="llm")))
+    return rig
+
+
+def test_a_move_waits_for_the_next_checkpoint_and_goes_on_from_there_first_in_the_queue(rig: Rig) -> None:
+    moving(rig).run(8.0)
+    record = rig.reader().record("llm")
+    assert record is not None
+    assert (record.workload.phase, record.workload.deadline_at) == (Phase.DRAINING, None)
+    assert rig.world.notices == {"llm": None}
+    rig.at(8.0, lambda: rig.post(Quarantine(node=record.workload.nodes[0], reason="x", who="ada")))
+    rig.run(14.0)
+    assert list(rig.world.jobs) == ["llm", "llm.2"]
+    assert rig.world.jobs["llm.2"].first == 8
+    after = rig.reader().record("llm")
+    assert after is not None
+    assert (after.workload.requeued, after.workload.broken_drains) == (True, 0)
+    assert after.workload.nodes != record.workload.nodes
+    assert rig.world.count("kill") == rig.world.count("stop") == 0
+
+
+def test_a_move_survives_the_arbiter_and_is_told_once(rig: Rig) -> None:
+    moving(rig)
+    rig.at(6.0, rig.drop)
+    rig.run(14.0)
+    assert rig.phases() == {"llm": Phase.RUNNING}
+    assert (rig.world.count("move", "llm"), len(rig.notes(What.MOVING))) == (1, 1)
+
+
+def test_who_does_not_come_to_a_checkpoint_is_never_killed(rig: Rig) -> None:
+    moving(rig).world.behaviours["llm"] = Behaviour(steps=10_000, yields_in_s=None)
+    rig.run(1000.0)
+    assert rig.phases() == {"llm": Phase.DRAINING}
+    assert rig.cycles < 2000, "it is not looked for all the time"
+
+
+def test_a_drain_gives_a_move_a_deadline(rig: Rig) -> None:
+    moving(rig).world.behaviours["llm"] = Behaviour(steps=1000, yields_in_s=None)
+    rig.at(7.0, lambda: rig.post(Drain(name="llm", grace_s=3.0)))
+    rig.run(9.0)
+    assert rig.world.notices == {"llm": rig.notes(What.DRAINING)[0]["deadline_at"]}
+    rig.run(12.0)
+    assert rig.world.count("kill") == 1
+
+
+def test_one_that_was_asked_to_move_may_come_to_its_own_end(rig: Rig) -> None:
+    moving(rig).world.behaviours["llm"] = Behaviour(steps=8, ack_every=20)
+    rig.run(14.0)
+    assert rig.phases() == {"llm": Phase.SUCCEEDED}
+
+
+def test_one_that_was_asked_to_move_and_fails_has_failed(rig: Rig) -> None:
+    moving(rig).world.behaviours["llm"] = Behaviour(steps=1000, ack_every=20, fails_at=6)
+    rig.run(40.0)
+    assert rig.phases() == {"llm": Phase.FAILED}
+
+
+def test_whoever_is_told_by_a_signal_cannot_be_moved(rig: Rig) -> None:
+    moving(rig, notice="signal").run(7.0)
+    assert rig.phases() == {"llm": Phase.RUNNING}
+    assert "told to leave by a signal" in str(rig.notes(What.REFUSED, "llm")[0]["why"])
+
+
 NOT_NOW = {
+    "move what waits": ("w", Move(name="w")),
+    "move nobody": ("nobody", Move(name="nobody")),
     "drain what waits": ("w", Drain(name="w")),
     "forget what waits": ("w", Forget(name="w")),
     "cancel nobody": ("nobody", Cancel(name="nobody")),
@@ -210,8 +282,8 @@ NOT_NOW = {
 
 
 @pytest.mark.parametrize(("name", "request_"), NOT_NOW.values(), ids=NOT_NOW)
-def test_what_cannot_be_done_now_is_refused(name: str, request_: Drain | Forget | Cancel, rig: Rig) -> None:
-    filled(rig).submit("w", gpus=4)
+def test_what_cannot_be_done_now_is_refused(name: str, request_: Drain | Forget | Cancel | Move, rig: Rig) -> None:
+    filled(rig).submit("w", gpus=4, notice="library")
     rig.run(4.0)
     rig.post(request_)
     rig.run(6.0)
@@ -335,3 +407,12 @@ def test_a_pause_extends_no_deadline(rig: Rig) -> None:
     rig.run(7.0)
     assert rig.world.count("kill", "deaf") == 1
     assert rig.phases() == {"deaf": Phase.QUEUED}
+
+
+def test_a_drain_is_noted_with_why_it_and_not_another(rig: Rig) -> None:
+    filled(rig)
+    rig.world.want("chat", 1)
+    rig.run(9.0)
+    (asked, *_) = rig.notes(What.DRAINING)
+    assert str(asked["chosen"]).startswith("it loses 0.0")
+    assert "stayed" in str(asked["chosen"])

@@ -34,6 +34,11 @@ CASES = {
     "before its run time is over it may go on": (replace(LIMITED, max_run_s=60.1), SOUND, []),
     "when its run time is over it is asked to end": (LIMITED, SOUND, [Expire]),
     "it may not have started": (replace(LIMITED, phase=Phase.ADMITTED, started_at=None), SOUND, [Expire]),
+    "one that was asked to move is asked to end then (D6)": (
+        replace(LIMITED, phase=Phase.DRAINING, deadline_at=None),
+        SOUND,
+        [Expire],
+    ),
     "once asked it has its grace": (replace(LIMITED, phase=Phase.DRAINING, deadline_at=200.0), SOUND, []),
     "then it is killed": (replace(LIMITED, phase=Phase.DRAINING, deadline_at=NOW), SOUND, [Kill]),
     "who is cancelled need not be asked": (replace(LIMITED, phase=Phase.STOPPING), SOUND, []),

@@ -26,7 +26,12 @@ ENDS = {
     "past its time it still gets its grace": (replace(RUNS, max_run_s=50.0), 950.0, 1060.0),
     "what is leaving is gone at its deadline": (LEAVES, 1500.0, 1010.0),
     "or now, if that has passed": (replace(LEAVES, deadline_at=990.0), 1500.0, NOW),
-    "what is leaving without a deadline within its grace": (replace(LEAVES, deadline_at=None), 1500.0, 1060.0),
+    "what is cancelled without a deadline within its grace": (
+        replace(LEAVES, phase=Phase.STOPPING, deadline_at=None),
+        1500.0,
+        1060.0,
+    ),
+    "what was asked to move by nothing but its limit (D6)": (replace(LEAVES, deadline_at=None), 1500.0, 1560.0),
     "what was killed is gone": (replace(RUNS, killed=True), 1500.0, NOW),
 }
 

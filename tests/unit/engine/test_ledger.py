@@ -29,7 +29,8 @@ FREE = {
     "foreign use is not": ([node("n1", foreign=shape(3), **CPUS)], 5, 5),
     "what runs is not": ([N1, gang(on=["n1"], gpus=6)], 2, 2),
     "what is about to start is not": ([N1, gang(on=["n1"], gpus=6, phase=Phase.ADMITTED)], 2, 2),
-    "what drains is not, but soon": ([N1, gang(on=["n1"], gpus=6, phase=Phase.DRAINING)], 2, 8),
+    "what drains is not, but soon": ([N1, gang(on=["n1"], gpus=6, phase=Phase.DRAINING, deadline_at=9.0)], 2, 8),
+    "what moves is neither, for who knows when (D6)": ([N1, gang(on=["n1"], gpus=6, phase=Phase.DRAINING)], 2, 2),
     "what was cancelled is not, but soon": ([N1, gang(on=["n1"], gpus=6, phase=Phase.STOPPING)], 2, 8),
     "what waits takes nothing": ([N1, gang(gpus=6)], 8, 8),
     "a replica has its room": ([N1, service(gpus=3, on=["n1"])], 5, 5),
@@ -50,21 +51,21 @@ def test_what_is_on_no_known_node_is_charged_all_the_same() -> None:
 
 
 def test_a_claim_holds_what_is_free_and_takes_the_rest_of_what_is_coming() -> None:
-    books = ledger(N1, gang("old", on=["n1"], gpus=6, phase=Phase.DRAINING))
+    books = ledger(N1, gang("old", on=["n1"], gpus=6, phase=Phase.DRAINING, deadline_at=9.0))
     books.claim("new", "research", ["n1"], shape(7))
     assert books.holds == [Hold(node="n1", beneficiary="new", shape=shape(2))]
     assert (books.free["n1"].gpus, books.soon("n1").gpus) == (0, 1)
 
 
 def test_a_claim_on_nothing_free_holds_nothing() -> None:
-    books = ledger(N1, gang("old", on=["n1"], phase=Phase.DRAINING))
+    books = ledger(N1, gang("old", on=["n1"], phase=Phase.DRAINING, deadline_at=9.0))
     books.claim("new", "research", ["n1"], shape(8))
     assert books.holds == []
 
 
 def test_a_claim_leaves_to_others_only_what_will_be_left() -> None:
     teams = policy(team("a", nominal=8), team("b", nominal=8))
-    leaving = gang("old", team="a", on=["n1"], phase=Phase.DRAINING)
+    leaving = gang("old", team="a", on=["n1"], phase=Phase.DRAINING, deadline_at=9.0)
     books = ledger(N1, node("n2"), leaving, rules=teams)
     books.claim("new", "a", ["n1"], shape(8))
     assert (books.available("b"), books.available_soon("b"), books.firm_left("a")) == (8, 8, -8)
@@ -82,7 +83,9 @@ def test_who_leaves_counts_as_coming_and_can_not_be_asked_again() -> None:
     assert (books.used["research"], books.used_soon["research"]) == (4, 0)
 
 
-@pytest.mark.parametrize("told", [{"phase": Phase.DRAINING}, {"phase": Phase.STOPPING}, {"killed": True}])
+@pytest.mark.parametrize(
+    "told", [{"phase": Phase.DRAINING, "deadline_at": 9.0}, {"phase": Phase.STOPPING}, {"killed": True}]
+)
 def test_who_was_told_to_end_is_no_lodger(told: dict[str, object]) -> None:
     books = ledger(N1, replace(backfill("lodger", on=["n1"]), **told))
     assert books.lodging(["n1"]) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -46,7 +47,9 @@ def test_phases_are_either_queued_or_holding_or_over() -> None:
 
 LEAVING_CASES = {
     "one that runs is not": (gang(on=["n1"]), False),
-    "one that drains is": (gang(on=["n1"], phase=Phase.DRAINING), True),
+    "one that drains is": (gang(on=["n1"], phase=Phase.DRAINING, deadline_at=9.0), True),
+    "one that was asked to move is not": (gang(on=["n1"], phase=Phase.DRAINING), False),
+    "one that moves and lost a node is": (replace(gang(on=["n1"], phase=Phase.DRAINING), killed=True), True),
     "one that was cancelled is": (gang(on=["n1"], phase=Phase.STOPPING), True),
     "one that waits is not": (gang(), False),
     "one that has ended is not": (gang(phase=Phase.SUCCEEDED), False),

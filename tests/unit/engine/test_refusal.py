@@ -130,7 +130,7 @@ def test_rooms_say_what_each_domain_has() -> None:
     fleet = [*nodes(4, at="s1/l1"), *nodes(2, prefix="m", at="s2/l1")]
     lodgers = [
         backfill("guest-1", team="guest", gpus=8, on=["n1"]),
-        backfill("leaving", team="guest", gpus=8, on=["n2"], phase=Phase.DRAINING),
+        backfill("leaving", team="guest", gpus=8, on=["n2"], phase=Phase.DRAINING, deadline_at=9.0),
         gang("stays", gpus=8, on=["m1"]),
         gang("narrow", gpus=4, on=["m2"]),
     ]

@@ -67,6 +67,8 @@ REFUSED = {
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
+    "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "null where there must be something": ({"nodes": None}, "nodes", "not None"),
 }
 
@@ -203,6 +205,7 @@ def test_the_engine_gets_the_workload_in_its_own_units():
         submitted_at=12.0,
         grace_s=120.0,
         max_run_s=14_400.0,
+        movable=True,
     )
 
 

@@ -14,6 +14,7 @@ ENTRIES: list[contract.Entry] = [
     contract.Grants(granted=0, fences=(), at=1.5),
     contract.Adoption(replica="a#B#x", service="a.B", at=1.5),
     contract.Notice(deadline_at=1.5, why="yields to a.B"),
+    contract.Notice(deadline_at=None, why="moves"),
     contract.Ack(uri="file:///c", step=3, at=1.5),
     contract.Beat(step=3, at=1.5),
 ]

@@ -38,7 +38,7 @@ class Board:
             raise board.BoardError("away")
 
 
-def notice(deadline_at: float) -> Notice:
+def notice(deadline_at: float | None) -> Notice:
     return Notice(deadline_at=deadline_at, why="a replica needs the GPUs")
 
 
@@ -47,6 +47,8 @@ SEEN = {
     "a notice that is posted later": ([None, notice(50)], notice(50)),
     "a notice stays when the board forgets it": ([notice(50), None], notice(50)),
     "an earlier deadline replaces a later one": ([notice(50), notice(40)], notice(40)),
+    "a deadline replaces none": ([notice(None), notice(50)], notice(50)),
+    "none replaces no deadline": ([notice(50), notice(None)], notice(50)),
     "a later deadline changes nothing": ([notice(50), notice(60)], notice(50)),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ pytest.importorskip("pandas", reason="Ray Train needs the extra `demo`")
 
 from fleet_app.worker import train
 from fleet_app.worker.contract import Notice
+from fleet_app.worker.drain import DrainWatch
 
 
 def worker(rank: int, node_id: str) -> Any:
@@ -41,3 +43,38 @@ def test_a_notice_takes_every_node_with_its_ranks() -> None:
     )
     assert info.deadline_ms == 12_500
     assert info.preempted_node_to_ranks == {"a": [0, 2], "b": [1]}
+
+
+def test_to_be_asked_to_move_has_no_deadline() -> None:
+    assert train.preemption_info(Notice(deadline_at=None, why="move"), [worker(0, "a")]).deadline_ms is None
+
+
+class Told:
+    """A worker that notes what it is told, and sets `heard` when that has a deadline."""
+
+    def __init__(self, heard: threading.Event) -> None:
+        self.infos: list[Any] = []
+        self.heard = heard
+        self.distributed_context = SimpleNamespace(world_rank=0)
+        self.metadata = SimpleNamespace(node_id="a")
+        self.actor = SimpleNamespace(mark_preempt=SimpleNamespace(remote=self.tell))
+
+    def tell(self, info: Any) -> None:
+        self.infos.append(info)
+        if info.deadline_ms is not None:
+            self.heard.set()
+
+
+def test_a_worker_that_was_asked_to_move_hears_of_the_deadline_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "LOOK_S", 0.001)
+    watch = DrainWatch(lambda: None, lambda _: None, poll_s=0.001)
+    heard = threading.Event()
+    told = Told(heard)
+    bell = train._Bell(watch, [told])
+    watch.signalled(Notice(deadline_at=None, why="move"))
+    bell.start()
+    watch.signalled(Notice(deadline_at=12.5, why="drain"))
+    assert heard.wait(30.0)
+    bell.join(30.0)
+    assert told.infos[-1].deadline_ms == 12_500
+    assert len(told.infos) <= 2
