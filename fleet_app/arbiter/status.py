@@ -23,6 +23,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.workload import Group
 
 Row = dict[str, object]
 
@@ -54,6 +55,7 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "attempt": workload.attempt,
         "bundles": workload.bundles,
         "gpus_per_bundle": workload.shape.gpus,
+        "groups": [_group(group) for group in workload.groups],
         "nodes": list(workload.nodes),
         "submitted_at": workload.submitted_at,
         "admitted_at": workload.admitted_at,
@@ -69,6 +71,10 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "reason": wait.reason.value if queued and wait else None,
         "message": sentence_of(wait, workload, now=at) if queued and wait else record.message,
     }
+
+
+def _group(group: Group) -> Row:
+    return {"name": group.name, "bundles": group.bundles, **asdict(group.shape)}
 
 
 def nodes(
@@ -90,9 +96,8 @@ def _holders(
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for record in records:
         if record.workload.holding:
-            for node in record.workload.nodes:
-                gpus = record.workload.shape.gpus
-                found[node].append({"what": record.name, "kind": record.workload.phase.value, "gpus": gpus})
+            for node, shape in record.workload.seats:
+                found[node].append({"what": record.name, "kind": record.workload.phase.value, "gpus": shape.gpus})
     for grant in grants:
         kind = "replica" if grant.occupied else "grant"
         found[grant.node].append({"what": grant.service, "kind": kind, "gpus": grant.shape.gpus})
@@ -160,6 +165,7 @@ def explain(snapshot: Snapshot, policy: Policy, name: str, entries: Iterable[Ent
         "asked": None if wait is None else wait.asked,
         "available": None if wait is None else wait.available,
         "level": None if wait is None else wait.level,
+        "group": (wait.group or None) if wait else None,
         "rooms": [] if wait is None else [asdict(room) for room in wait.rooms],
         "blocked_by": [] if wait is None else list(wait.blocked_by),
         "planned_at": None if wait is None else wait.planned_at,

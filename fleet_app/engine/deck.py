@@ -61,8 +61,8 @@ class Deck:
         self.returned: set[str] = set()
         self.given: set[Place] = set()
         """Cards on which something was placed by this decision, or is claimed."""
-        for workload in ledger.workloads.values():
-            if workload.slice is not None and workload.card is not None and workload.holding:
+        for workload in ledger.holding:
+            if workload.slice is not None and workload.card is not None:
                 lodger = workload if ledger.class_of(workload).yields else None
                 seated = Seated(who=workload.name, team=workload.team, slice=workload.slice, lodger=lodger)
                 self.seats[Place(workload.nodes[0], workload.card)].append(seated)

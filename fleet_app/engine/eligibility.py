@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.matching import Sought
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -86,7 +87,13 @@ def asker(ledger: Ledger, workload: Workload) -> Asker:
         bundles=workload.bundles,
         depth=depth(ledger, workload),
         since=workload.submitted_at,
+        sought=sought(ledger, workload) if workload.groups else None,
     )
+
+
+def sought(ledger: Ledger, workload: Workload) -> Sought:
+    """Return what the groups of a workload look for together (P7)."""
+    return Sought(groups=workload.groups, depth=depth(ledger, workload), accelerator=workload.accelerator)
 
 
 def depth(ledger: Ledger, workload: Workload) -> int:

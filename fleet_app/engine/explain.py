@@ -18,7 +18,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.workload import Service, Workload
+from fleet_app.engine.workload import Group, Service, Workload
 
 SHOWN = 5
 """How many domains or names a sentence lists; the rest is counted."""
@@ -45,7 +45,7 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     if workload is None and service is None:
         raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
     plan, ahead = watched(state, policy, now, name)
-    wait = next((one for one in plan.waits if one.workload == name), None)
+    wait = plan.wait_of(name)
     if workload is None:
         assert service is not None
         if service.slice is not None:
@@ -80,7 +80,8 @@ def sentence_of(
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
     else:
-        why = f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
+        short = f"for {wait.group} " if wait.group else ""
+        why = f"needs {_bundles(workload, whole=whole)}; {short}{_about_room(wait, leaving)}"
     if wait.planned_at is None:
         return why
     return f"{why}; planned start in {spoken(wait.planned_at - now)}, when {wait.planned_after} has ended"
@@ -188,10 +189,20 @@ def _whole(state: FleetState, workload: Workload) -> bool:
 
 
 def _bundles(workload: Workload, *, whole: bool) -> str:
+    if workload.groups:
+        parts = " and ".join(map(_group, workload.groups))
+        return f"{parts} together{f' on one {workload.within}' if workload.within else ''}"
     count = workload.bundles
     nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
     each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
     return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+
+
+def _group(group: Group) -> str:
+    """Return what a group needs, such as `4 nodes with 8 free GPUs each (actors)`; CPUs where it asks for no GPU."""
+    shape, count = group.shape, group.bundles
+    asks = f"{shape.gpus} free GPUs" if shape.gpus else f"{shape.cpu_milli / 1000:g} free CPUs"
+    return f"{count} node{'' if count == 1 else 's'} with {asks}{'' if count == 1 else ' each'} ({group.name})"
 
 
 def _obstacle(wait: Wait) -> str:

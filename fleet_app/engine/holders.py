@@ -56,5 +56,5 @@ def _on_serving_nodes(state: FleetState, policy: Policy) -> Counter[str]:
         found[one.name] += one.shape.gpus * sum(grant.node in serving for grant in one.grants)
     for workload in state.workloads:
         if workload.holding and not class_of(policy, workload).yields:
-            found[workload.name] += workload.shape.gpus * sum(name in serving for name in workload.nodes)
+            found[workload.name] += sum(shape.gpus for name, shape in workload.seats if name in serving)
     return found

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.ends import Start, leaves_by
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -83,7 +84,8 @@ class Ledger:
     `free` is room that is empty now; `coming` is room of workloads that are leaving. A claim takes from both:
     what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
-    who may be asked has left.
+    who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
+    name.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -95,7 +97,7 @@ class Ledger:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
         self.tree = QuotaTree.build(policy.quotas)
-        self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
+        self.waiting, self.holding = _by_phase(state.workloads)
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)
         self.most_gpus: dict[str, int] = {}
@@ -180,16 +182,16 @@ class Ledger:
         """Count a workload that was just asked to leave among what is coming free."""
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
-        for node in leaver.nodes:
+        for node, shape in leaver.seats:
             self.changed.append(node)
-            self.leavers[node].append((gone_at, leaver.shape))
-            self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
+            self.leavers[node].append((gone_at, shape))
+            self.coming[node] = self.coming.get(node, NOTHING) + shape
             stay = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
             if len(stay) == len(self.lodgers[node]) and node in self.most_gpus:
-                self.most_gpus[node] += leaver.shape.gpus
+                self.most_gpus[node] += shape.gpus
             self.lodgers[node] = stay
             self._known.lodgers.pop(node, None)
-        self._charge_soon(leaver.team, -leaver.shape.gpus * len(leaver.nodes))
+        self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
@@ -313,11 +315,10 @@ class Ledger:
         taken: dict[str, int] = defaultdict(int)
         seats: dict[str, list[Shape]] = defaultdict(list)
         leaving: list[Workload] = []
-        for workload in self.workloads.values():
-            if workload.holding:
-                self._enter(workload, taken, seats)
-                if workload.leaving:
-                    leaving.append(workload)
+        for workload in self.holding:
+            self._enter(workload, taken, seats)
+            if workload.leaving:
+                leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
                 seats[grant.node].append(service.shape)
@@ -335,8 +336,9 @@ class Ledger:
             self.release_soon(workload)
 
     def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
-        nodes, shape = workload.nodes, workload.shape
-        gpus = shape.gpus * len(nodes)
+        """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
+        mixed = bool(workload.groups)
+        gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)
         taken[workload.team] += gpus
         yields = self.class_of(workload).yields
         if not yields:
@@ -344,10 +346,10 @@ class Ledger:
         stays = not workload.leaving
         if workload.max_run_s is not None:
             self.limited.append(workload)
-        for node in nodes:
+        for node, shape in workload.seats:
             seats[node].append(shape)
             if yields and stays:
-                self.lodgers[node].append(workload)
+                self.lodgers[node].append(replace(workload, shape=shape) if mixed else workload)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:
@@ -364,6 +366,13 @@ class Ledger:
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
         self._known.borrowed.clear()
+
+
+def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workload]]:
+    """Return those that wait, in no order, and those that have nodes, by name."""
+    queued = Phase.QUEUED
+    holding = [one for one in workloads if one.phase is not queued and one.holding]
+    return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
 
 
 def _smaller(room: Shape, shape: Shape) -> Shape:

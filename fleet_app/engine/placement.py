@@ -62,6 +62,16 @@ def most(nodes: Sequence[Node], depth: int) -> int:
     return max((len(room) for kind in uniform(nodes) for room in domains(kind, depth).values()), default=0)
 
 
+def where(chosen: Sequence[Node]) -> str:
+    """Return the smallest domain that holds all of the nodes, as a reason."""
+    paths = [node.domains for node in chosen]
+    shared = 0
+    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
+        shared += 1
+    domain = "/".join(paths[0][:shared]) or "the fleet"
+    return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0].name} fits"
+
+
 def uniform(nodes: Sequence[Node]) -> list[list[Node]]:
     """Split by accelerator and driver, which a gang never mixes (P4)."""
     kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)

@@ -161,10 +161,10 @@ def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims
     return chosen
 
 
-def for_the_books(ledger: Ledger, asker: Asker) -> Victims | None:
+def borrowers(ledger: Ledger, asker: Asker) -> Victims | None:
     """Return who has to leave when only the cohort's books are in the way (R5); None when that is not enough."""
     trial = Trial(ledger, asker, ())
-    _for_the_books(ledger, asker, trial)
+    for_the_books(ledger, asker, trial)
     if not trial.books_allow():
         return None
     for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
@@ -203,13 +203,13 @@ def _nodes_of(ledger: Ledger, victims: Victims) -> list[Node]:
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
-    able = list(islice(_able(ledger, asker, trial), EXACT_UP_TO + 1))
+    able = list(islice(may_be_asked(ledger, asker, trial), EXACT_UP_TO + 1))
     if len(able) <= EXACT_UP_TO:
         return cheapest(ledger, able, trial.enough_without, trial.may_go)
     return _node_by_node(ledger, asker, trial, rooms)
 
 
-def _able(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
+def may_be_asked(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
     """Yield who may be asked to leave: on the nodes, and for the books' sake anywhere in the cohort (R5)."""
     met: set[str] = set()
     for name in trial.room:
@@ -246,8 +246,8 @@ def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> V
     if best is None:
         return None
     trial.leave(best[1])
-    _for_the_books(ledger, asker, trial)
-    return _needed(ledger, trial) if trial.enough() else None
+    for_the_books(ledger, asker, trial)
+    return needed_of(ledger, trial) if trial.enough() else None
 
 
 def _by_least_cost(asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> list[tuple[Least, list[Node]]]:
@@ -310,10 +310,10 @@ def _in_domain(ledger: Ledger, asker: Asker, domain: Sequence[Node], needed: dic
         more = [victim for victim in needed[node.name] if victim.name not in trial.gone]
         if not trial.ample and trial.may_go(more):
             trial.leave(more)
-    return _needed(ledger, trial, room_only=True) if trial.ample else None
+    return needed_of(ledger, trial, room_only=True) if trial.ample else None
 
 
-def _for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
+def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
     """Let borrowers leave, the cheapest first, until the cohort's books allow the placement too (R5)."""
     if trial.books_allow():
         return
@@ -324,7 +324,7 @@ def _for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
                 return
 
 
-def _needed(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
+def needed_of(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
     """Return those in the trial without whom it is not enough, the dearest spared first (R4)."""
     for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
         trial.stay(victim)

@@ -14,7 +14,6 @@ from fleet_app.engine.dues import Due, Dues
 from fleet_app.engine.eligibility import distrusted, eligible, serving_nodes
 from fleet_app.engine.layouts import board_of
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Slicing
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node, Shape
@@ -117,9 +116,8 @@ def begin(ledger: Ledger, state: FleetState) -> Slices | None:
     slicing = ledger.policy.slicing
     if slicing is None:
         return None
-    jobs = tuple(one for one in ledger.workloads.values() if one.slice is not None and one.phase is Phase.QUEUED)
-    for job in jobs:
-        del ledger.workloads[job.name]
+    jobs = tuple(one for one in ledger.waiting if one.slice is not None)
+    ledger.waiting = [one for one in ledger.waiting if one.slice is None]
     slices = Slices(
         ledger=ledger,
         slicing=slicing,
@@ -167,8 +165,8 @@ def due_of(ledger: Ledger, job: Workload, wanted: Slice) -> Due:
 def _charge_all(slices: Slices) -> None:
     """Charge every slice that somebody has, by the accelerator of its node."""
     ledger = slices.ledger
-    for job in ledger.workloads.values():
-        if job.slice is not None and job.holding:
+    for job in ledger.holding:
+        if job.slice is not None:
             due, accelerator = due_of(ledger, job, job.slice), _accelerator(ledger, job.nodes[0])
             slices.dues.take(due, accelerator)
             if job.leaving:

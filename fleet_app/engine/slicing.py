@@ -12,7 +12,7 @@ from itertools import groupby
 from fleet_app.engine import reclaim, yielding
 from fleet_app.engine.deck import Place, grant_name
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
-from fleet_app.engine.ordering import queue
+from fleet_app.engine.ordering import queue, ranking
 from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, TakeGrant, Wait
 from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
 from fleet_app.engine.workload import Grant, Workload
@@ -168,8 +168,9 @@ def _give_nominal_back(slices: Slices) -> Iterator[Drain]:
 
 
 def _in_turn(slices: Slices) -> Iterator[Workload]:
-    """Yield every job that waits for a slice once, next the one whose turn it is (O1, O5)."""
-    for _, alike in groupby(queue(slices.jobs), key=lambda one: (one.priority, one.requeued)):
+    """Yield every job that waits for a slice once, next the one whose turn it is (O1, O5, O8)."""
+    rank = ranking(slices.ledger.policy, slices.ledger.now)
+    for _, alike in groupby(queue(slices.jobs, rank), key=lambda one: (rank(one), one.requeued)):
         waiting = list(alike)
         shared = all(slices.ledger.class_of(one).borrows for one in waiting)
         while waiting:

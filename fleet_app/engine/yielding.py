@@ -52,8 +52,8 @@ def for_own(slices: Slices, first: Workload) -> Victims:
         return ()
     staying: list[Workload] = []
     going = 0
-    for job in slices.ledger.workloads.values():
-        if job.slice is not None and job.holding and job.team == first.team and _charged_here(slices, job):
+    for job in slices.ledger.holding:
+        if job.slice is not None and job.team == first.team and _charged_here(slices, job):
             if job.name in slices.ledger.leaving:
                 going += _parts(slices, job)
             elif slices.ledger.class_of(job).yields and job.priority < first.priority:
@@ -106,7 +106,7 @@ def _with_the_ledger(slices: Slices, ask: Ask, accelerator: str, here: Victims) 
     if gpus == 0 or ledger.available_soon(ask.due.team) >= gpus:
         return here
     asker = Asker(name=ask.name, team=ask.due.team, priority=ask.priority, shape=Shape(gpus=gpus), anyone=True)
-    borrowers = reclaim.for_the_books(ledger, asker)
+    borrowers = reclaim.borrowers(ledger, asker)
     return None if borrowers is None else (*here, *borrowers)
 
 

@@ -40,6 +40,7 @@ _NO_NUMBERS: dict[str, object] = {
     "asked": None,
     "available": None,
     "level": None,
+    "group": None,
     "rooms": [],
     "blocked_by": [],
 }

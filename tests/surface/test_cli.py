@@ -260,6 +260,15 @@ def test_a_submission_asks_what_its_options_say(control: Control) -> None:
     }
 
 
+def test_a_submission_of_groups_asks_for_no_bundles_beside_them(control: Control) -> None:
+    options = ["--kind", "gang", "--name", "rl", "--group", "ps=1x0,cpus=16", "--group", "actors=4x8"]
+    result = fleet("submit", *options, "--gateway", control.url, "--", "python", "rl.py")
+    body = json.loads(control.asked[-1].body)
+    assert result.exit_code == 0
+    assert body["groups"] == {"ps": {"nodes": 1, "gpus": 0, "cpus": "16"}, "actors": {"nodes": 4, "gpus": 8}}
+    assert body.keys().isdisjoint({"nodes", "gpus", "cpus", "memory"})
+
+
 def test_options_win_over_a_spec_file(control: Control, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(
