@@ -15,7 +15,7 @@ from typing import Any
 from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import AdmitSlice, Drain, GiveSlice, Reason, Repartition, TakeGrant
+from fleet_app.engine.plan import AdmitSlice, Drain, Expire, GiveSlice, Kill, Lose, Reason, Repartition, TakeGrant
 from fleet_app.engine.values import NodeClass
 
 PLACES = {"1g.10gb": "0123456", "1g.20gb": "0246", "2g.20gb": "024", "3g.40gb": "04", "4g.40gb": "0", "7g.80gb": "0"}
@@ -92,8 +92,7 @@ def nobody_waits_for_a_free_slice(case: Any) -> None:
     for action in placed(case):
         on[action.node, action.card].append(("new", action.slice))
     waiting = (Reason.NO_ROOM, Reason.REPARTITION_UNDER_WAY)
-    claimed = any(one.reason is Reason.DRAIN_UNDER_WAY for one in case.plan.waits)
-    for wait in case.plan.waits if not claimed else ():
+    for wait in case.plan.waits if not comes_free(case) else ():
         asker = case.workloads.get(wait.workload) or case.services.get(wait.workload)
         if asker.slice is None or wait.reason not in waiting:
             continue
@@ -103,6 +102,12 @@ def nobody_waits_for_a_free_slice(case: Any) -> None:
             # CPUs are as scarce as cards: only asks without any are judged.
             free = not asker.shape.cpu_milli and room_for(case, card, taken, asker.slice)
             assert not free or not quota_surely_allows(case, asker), (wait, name, card)
+
+
+def comes_free(case: Any) -> bool:
+    """Return whether anything is on its way out of a card: how much of that is spoken for is not in the plan."""
+    going = any(one.leaving and one.slice is not None for one in case.state.workloads)
+    return going or bool(case.actions(TakeGrant, Drain, Kill, Lose, Expire))
 
 
 def quota_surely_allows(case: Any, asker: Any) -> bool:
@@ -238,7 +243,7 @@ def have(case: Any, *, after: bool) -> Iterator[tuple[str, Slice, Any, bool]]:
 
 def replicas_find_slices_when_they_can(case: Any) -> None:
     """I3: where a replica finds no card, none would have room even if every job on it had left."""
-    if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in case.plan.waits) or case.actions(TakeGrant, Drain):
+    if comes_free(case):
         return
     on = on_cards(case)
     for action in placed(case):

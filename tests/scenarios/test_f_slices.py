@@ -42,6 +42,17 @@ def test_e11_a_strict_head_that_waits_for_one_flavor_is_not_in_the_way_of_anothe
     assert reasons(plan) == {"head": Reason.QUOTA_USED}
 
 
+def test_e11_a_strict_head_that_waits_for_one_accelerator_is_not_in_the_way_of_another() -> None:
+    rules = policy(team("research", strict=True))
+    nodes = [node("n1", accelerator="h100"), node("n2", accelerator="a100")]
+    head = gang("head", gpus=8, accelerator="h100", submitted_at=1.0)
+    second = gang("second", gpus=4, accelerator="a100", submitted_at=2.0)
+    either = gang("either", gpus=1, submitted_at=3.0)
+    plan = decide(state(*nodes, gang("old", gpus=1, on=["n1"]), head, second, either), rules, 5.0)
+    assert starts(plan) == {"second": ("n2",)}
+    assert reasons(plan) == {"head": Reason.NO_ROOM, "either": Reason.BEHIND}
+
+
 def test_f1_what_two_cards_have_left_together_is_not_room() -> None:
     used = [sliced(f"old-{card}", share=0.6, on=("n1", card)) for card in (0, 1)]
     plan = decide(state(node("n1", gpus=0, cards=cards(SHARED, SHARED)), *used, sliced("new", share=0.8)), RULES, 0.0)
