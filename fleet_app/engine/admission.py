@@ -5,7 +5,7 @@ Knows the queue and the ledger. Does not know services.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
@@ -37,25 +37,33 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
     what has to be pulled first, where there is one.
     """
     refused: dict[object, Wait] = {}
-    first: dict[str, str] = {}
+    first: dict[str, list[Workload]] = {}
     for line in in_turn(ledger, watch):
         workload = line.first
-        question = workload.team if workload.team in first else _asked(ledger, line)
+        ahead = _ahead(first, workload) if first else None
+        question = _asked(ledger, line) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
             yield known.of(workload.name, line.refuse())
             continue
-        ahead = first.get(workload.team)
         for part in _answer(ledger, workload, gate, ahead, watched=workload.name == watch):
             if not isinstance(part, Wait):
                 yield part
                 continue
             strict = part.reason not in HOPELESS and ahead is None and ledger.tree.strict(workload.team)
             if strict:
-                first[workload.team] = workload.name
+                first.setdefault(workload.team, []).append(workload)
             if part.reason not in ITS_OWN:
                 refused[question] = part
             yield part if strict or part.reason in ITS_OWN else part.also(line.refuse())
+
+
+def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:
+    """Return whom the workload is behind in a strict queue; who asks for another accelerator may be passed (O6)."""
+    for one in first.get(workload.team, ()):
+        if workload.accelerator is None or one.accelerator in {None, workload.accelerator}:
+            return one.name
+    return None
 
 
 def _asked(ledger: Ledger, line: Line) -> object:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from fleet_app.engine.ends import grace_s, spoken
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Expire
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.workload import Workload
@@ -30,7 +29,7 @@ def step(ledger: Ledger, measured: Sequence[Usage]) -> Iterator[Expire]:
 
 def _is_idle(ledger: Ledger, session: Workload, usage: Usage) -> bool:
     rules = ledger.policy.idle
-    runs = session.phase is Phase.RUNNING and session.name not in ledger.leaving
+    runs = session.started_at is not None and not session.leaving and session.name not in ledger.leaving
     if not runs or usage.sm_active_percent > rules.used_percent:
         return False
     return usage.measured_s(session.started_at or 0.0, ledger.now) >= rules.after_s

@@ -76,6 +76,8 @@ REFUSED = {
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
+    "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
     "nine groups": ({**ALONE, "groups": {f"g{i}": {"gpus": 1} for i in range(9)}}, "groups", "at most 8 entries"),
     "groups that are a list": ({**ALONE, "groups": [{"gpus": 8}]}, "groups", "a mapping of keys to values"),
