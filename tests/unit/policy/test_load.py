@@ -395,3 +395,10 @@ def test_numbers_of_a_flavor_are_refused_with_path_and_value(quota: str, want: s
     with pytest.raises(RequestError) as refused:
         parse_policy(text)
     assert want in refused.value.sentence()
+
+
+def test_the_optional_parts_that_the_readme_shows_are_a_policy():
+    _, _, rest = (CLUSTERS.parent / "README.md").read_text().partition("### Optional parts of a policy")
+    shown = rest.partition("```yaml\n")[2].partition("```")[0]
+    rules = to_engine(parse_policy(f"version: 1\nname: x\norganisations: {{solo: {{nominal: 8}}}}\n{shown}"))
+    assert (rules.ordering.ageing_s, rules.spares.nodes, len(rules.affinities)) == (3600.0, 1, 1)
