@@ -168,7 +168,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
+RARE = ("save", "vacate", "drain", "move", "growth", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
 """What disturbs a fleet from outside."""
 
 
@@ -228,6 +228,19 @@ def _submit(fleet: Fleet, event: Happening) -> Fleet:
     return fleet if number > 14 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
 
 
+def _growth(fleet: Fleet, event: Happening) -> Fleet:
+    """Let the forecast be another, or unknown, and the policy ask for one or not."""
+    bounds = [(0, None), (0, 2), (2, 4), (3, None)][event.which % 4]
+    headroom = replace(
+        fleet.policy.headroom,
+        quantile=0.99 if event.which < 5 else None,
+        minimum_gpus=bounds[0],
+        maximum_gpus=bounds[1],
+    )
+    known = virtual.with_policy(fleet, replace(fleet.policy, headroom=headroom))
+    return replace(known, growth_gpus=None if event.amount == 5 else 2 * event.amount)
+
+
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
@@ -283,6 +296,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "vacate": _to_service(virtual.vacated),
     "want": _to_service(virtual.demanded),
     "node": _node,
+    "growth": _growth,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),

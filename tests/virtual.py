@@ -53,6 +53,7 @@ class Fleet:
     drains: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
+    growth_gpus: int | None = None
     grants_made: int = 0
 
     @property
@@ -64,6 +65,7 @@ class Fleet:
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
+            growth_gpus=self.growth_gpus,
         )
 
     def workload(self, name: str) -> Workload:

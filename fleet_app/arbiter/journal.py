@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) W
 CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS failures (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS wanted (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     detail TEXT NOT NULL);
@@ -94,6 +95,8 @@ class Journal:
             )
             book.failures = Table(_rows(self._db, "failures", Failure))
             book.quarantines = Table(_rows(self._db, "quarantines", Quarantined))
+            samples = self._db.execute("SELECT name, value FROM wanted ORDER BY name")
+            book.wanted = Table({name: int(gpus) for name, gpus in samples})
             return book
 
     def snapshot(self) -> Snapshot | None:
@@ -112,6 +115,7 @@ class Journal:
             self._write("services", book.demands, codec.dump)
             self._write("failures", book.failures, codec.dump)
             self._write("quarantines", book.quarantines, codec.dump)
+            self._write("wanted", book.wanted, str)
             self._write("meta", book.meta, str)
             self._db.executemany(
                 "INSERT INTO events (at, kind, subject, detail) VALUES (?, ?, ?, ?)",

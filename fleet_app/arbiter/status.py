@@ -12,6 +12,7 @@ from dataclasses import asdict
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine import headroom
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
@@ -29,6 +30,17 @@ def counts(records: Iterable[Record]) -> dict[str, int]:
     """Return how many workloads are in each phase, every phase named."""
     found = Counter(record.workload.phase for record in records)
     return {phase.value: found[phase] for phase in Phase}
+
+
+def held_free(snapshot: Snapshot | None, policy: Policy) -> Row:
+    """Return how many GPUs the immediate tier holds, and why where that is a forecast (S7)."""
+    growth = None if snapshot is None else snapshot.state.growth_gpus
+    rules = policy.headroom
+    return {
+        "gpus": headroom.immediate_gpus(rules, growth),
+        "growth_gpus": growth,
+        "sentence": headroom.sentence(rules, growth) or None,
+    }
 
 
 def workloads(records: Iterable[Record], snapshot: Snapshot | None, policy: Policy) -> list[Row]:

@@ -23,7 +23,7 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     outcome = [
         *draining.step(ledger),
         *health.step(ledger, state.failures, state.quarantines),
-        *serving.step(ledger, state.services),
+        *serving.step(ledger, state.services, state.growth_gpus),
         *admission.step(ledger, watch),
     ]
     waits = {part.workload: part for part in outcome if isinstance(part, Wait)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleet_app.engine import headroom
 from fleet_app.engine.decide import decide
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
@@ -45,7 +46,9 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     wait = next((one for one in plan.waits if one.workload == name), None)
     if workload is None:
         assert service is not None
-        return Explanation(name=name, sentence=_of_service(service, wait), wait=wait)
+        held = headroom.sentence(policy.headroom, state.growth_gpus)
+        about = _of_service(service, wait) + (f"; {held}" if held else "")
+        return Explanation(name=name, sentence=about, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
     ahead = [one.name for one in queue(state.workloads)]

@@ -55,9 +55,17 @@ class DrainContract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
+    """How much of serving's idle nominal stays free for the next replicas, in GPUs.
+
+    With a `quantile` it is the growth of demand within `startup_s` seconds that is not exceeded in that part of the
+    cases, at least `minimum_gpus` and at most `maximum_gpus`; `immediate_gpus` without one, or while nobody knows.
+    """
 
     immediate_gpus: int = 0
+    quantile: float | None = None
+    startup_s: float = 90.0
+    minimum_gpus: int = 0
+    maximum_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

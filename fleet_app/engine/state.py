@@ -15,7 +15,10 @@ from fleet_app.engine.workload import Service, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Nodes, workloads that have not ended, services, what went wrong lately, who is kept out, what is booked."""
+    """Nodes, workloads that have not ended, services, what went wrong lately, who is kept out, what is booked.
+
+    `growth_gpus` is how much more services may want within a start-up, at the policy's quantile; None when unknown.
+    """
 
     nodes: tuple[Node, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -23,3 +26,4 @@ class FleetState:
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     bookings: tuple[Booking, ...] = ()
+    growth_gpus: int | None = None

@@ -130,6 +130,7 @@ class ControlApi:
                 "counts": status.counts(self._records()),
                 "inbox": self._workloads.waiting(),
                 "observed_at": None if snapshot is None else snapshot.at,
+                "immediate": status.held_free(snapshot, to_engine(self._submissions.policy())),
                 "policy_hash": hashlib.sha256(self._policy_text().encode()).hexdigest()[:16],
             }
         )

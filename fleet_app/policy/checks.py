@@ -147,11 +147,22 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
     serving = policy.classes[policy.default_class.service]
     teams = [entry for entry in entries(policy) if entry.is_team and may_use(entry, serving)]
     nominal = sum(nominal_gpus(entry.team) for entry in teams)
-    if policy.headroom.immediate > nominal:
+    for key in ("immediate", "min"):
+        gpus = getattr(policy.headroom, key)
+        if gpus > nominal:
+            yield Problem(
+                path=("headroom", key),
+                what=f"is {gpus} GPUs, but the teams that may serve have {nominal} together",
+                fix=f"Write {nominal} or less",
+            )
+    least, most = policy.headroom.min, policy.headroom.max
+    if most is not None and least > most:
+        yield Problem(path=("headroom", "min"), what=f"is {least}, above max of {most}", fix="Lower min or raise max")
+    if policy.headroom.quantile is None and (least or most is not None):
         yield Problem(
-            path=("headroom", "immediate"),
-            what=f"is {policy.headroom.immediate} GPUs, but the teams that may serve have {nominal} together",
-            fix=f"Write {nominal} or less",
+            path=("headroom", "min" if least else "max"),
+            what="bounds a forecast, but no quantile asks for one",
+            fix="Add quantile: 0.99, or leave it out",
         )
 
 

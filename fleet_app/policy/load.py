@@ -54,7 +54,13 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
-        headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
+        headroom=engine.Headroom(
+            immediate_gpus=policy.headroom.immediate,
+            quantile=policy.headroom.quantile,
+            startup_s=policy.headroom.startup,
+            minimum_gpus=policy.headroom.min,
+            maximum_gpus=policy.headroom.max,
+        ),
         health=engine.Health(
             tolerance_s=policy.health.tolerance,
             quarantine_s=policy.health.quarantine,

@@ -102,9 +102,17 @@ class DrainContract(Section):
 
 
 class Headroom(Section):
-    """How many GPUs of serving's idle nominal are kept free for the next replicas."""
+    """How many GPUs of serving's idle nominal are kept free for the next replicas.
+
+    With a `quantile` as many as demand grows by within `startup` in all but 1 - `quantile` of the cases so far; never
+    fewer than `min` nor more than `max`. `immediate` without one, and until enough is known.
+    """
 
     immediate: Gpus = 0
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    startup: PositiveSeconds = 90.0
+    min: Gpus = 0
+    max: Gpus | None = None
 
 
 class Health(Section):

@@ -262,7 +262,7 @@ def soon_at_most(case: Case) -> Counter[str]:
         if (workload.holding and not told_to_end(workload)) or admitted or claims:
             use[workload.team] += workload.gpus
     for service in case.state.services:
-        replicas = max(len(service.grants), service.wanted, service.floor) + case.policy.headroom.immediate_gpus
+        replicas = max(len(service.grants), service.wanted, service.floor) + immediate(case)
         use[service.team] += replicas * service.shape.gpus
     return use
 
@@ -453,7 +453,7 @@ def usage_of_services(case: Case) -> Counter[str]:
     for service in case.state.services:
         given = sum(action.service == service.name for action in case.actions(GiveGrant))
         replicas = max(len(service.grants) + given, service.wanted, service.floor)
-        use[service.team] += (replicas + case.policy.headroom.immediate_gpus) * service.shape.gpus
+        use[service.team] += (replicas + immediate(case)) * service.shape.gpus
     return use
 
 
@@ -469,6 +469,27 @@ def firm_use(case: Case, team: str, first: set[str]) -> int:
 
 
 # --- serving --------------------------------------------------------------------------------------------------------
+
+
+def immediate(case: Case) -> int:
+    """Return how many GPUs are to be free beyond what is wanted: as many as are forecast, where that is asked for."""
+    rules, growth = case.policy.headroom, case.state.growth_gpus
+    if rules.quantile is None or growth is None:
+        return rules.immediate_gpus
+    most = growth if rules.maximum_gpus is None else min(growth, rules.maximum_gpus)
+    return max(most, rules.minimum_gpus)
+
+
+def no_more_is_kept_free_than_the_tier(case: Case) -> None:
+    """S4, S5, S7: grants beyond what is wanted are for the immediate tier, and are no more than that."""
+    beyond = 0
+    for service in case.state.services:
+        taken = {action.grant for action in case.actions(TakeGrant) if action.service == service.name}
+        kept = [grant for grant in service.grants if grant.name not in taken]
+        given = sum(action.service == service.name for action in case.actions(GiveGrant))
+        wanted = max(service.wanted, service.floor, sum(grant.occupied for grant in kept))
+        beyond += max(0, len(kept) + given - wanted) * service.shape.gpus
+    assert beyond <= immediate(case), f"{beyond} GPUs are kept free"
 
 
 def serving_is_met_when_it_can_be(case: Case) -> None:
@@ -541,6 +562,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
+        no_more_is_kept_free_than_the_tier,
         serving_is_met_when_it_can_be,
     )
 }

@@ -136,6 +136,11 @@ ANSWERS: dict[str, Any] = {
         "paused": False,
         "counts": {"queued": 1, "running": 2},
         "policy_hash": "abc123",
+        "immediate": {
+            "gpus": 14,
+            "growth_gpus": 14,
+            "sentence": "holding 14 GPUs free: p99 growth in 90 s is 14",
+        },
     },
     f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
     f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),

@@ -131,6 +131,27 @@ REFUSED = {
         "yields: true",
     ),
     "more headroom than serving has": ("immediate: 4", "immediate: 33", "headroom.immediate", "33 GPUs", "32 or less"),
+    "a least headroom that serving does not have": (
+        "immediate: 4",
+        "quantile: 0.9, min: 33",
+        "headroom.min",
+        "33 GPUs",
+        "32 or less",
+    ),
+    "a least headroom above the most": (
+        "immediate: 4",
+        "quantile: 0.9, min: 5, max: 4",
+        "headroom.min",
+        "above max of 4",
+        "Lower min",
+    ),
+    "bounds of a forecast that nobody asks for": (
+        "immediate: 4",
+        "max: 4",
+        "headroom.max",
+        "no quantile",
+        "Add quantile",
+    ),
     "a default team that is not there": ("{team: batch}", "{team: bach}", "defaults.team", "'bach'", "'batch'"),
     "an organisation as default team": ("{team: batch}", "{team: lab}", "defaults.team", "'lab' is unknown", "Known"),
     "a default team that may not": (
@@ -197,6 +218,12 @@ def test_the_engine_reads_what_the_file_says():
         drain=engine.DrainContract(grace_s=60.0, longest_grace_s=300.0, max_broken=3, restart_cost_s=60.0),
         headroom=engine.Headroom(immediate_gpus=4),
     )
+
+
+def test_the_engine_reads_how_the_headroom_is_forecast():
+    rules = parse_policy(with_line("{immediate: 4}", "{immediate: 4, quantile: 0.95, startup: 2m, min: 2, max: 9}"))
+    want = engine.Headroom(immediate_gpus=4, quantile=0.95, startup_s=120.0, minimum_gpus=2, maximum_gpus=9)
+    assert to_engine(rules).headroom == want
 
 
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():
