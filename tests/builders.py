@@ -11,7 +11,7 @@ from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.values import NOTHING, Condition, Crossing, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 SERVING = 100_000
@@ -267,7 +267,20 @@ def quarantined(
     return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetState:
+def crossing(
+    name: str = "n1",
+    *,
+    to: NodeClass = NodeClass.SERVING,
+    gpus: int = 8,
+    at: float = 0.0,
+    moved_at: float | None = None,
+) -> Crossing:
+    """Return a node of 8 GPUs that crosses for the first time."""
+    was = NodeClass.TRAINING if to is NodeClass.SERVING else NodeClass.SERVING
+    return Crossing(node=name, home=was, was=was, to=to, gpus=gpus, asked_at=at, who="ada", moved_at=moved_at)
+
+
+def state(*parts: Node | Workload | Service | Failure | Quarantined | Crossing) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -275,4 +288,5 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetSta
         services=tuple(part for part in parts if isinstance(part, Service)),
         failures=tuple(part for part in parts if isinstance(part, Failure)),
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
+        crossings=tuple(part for part in parts if isinstance(part, Crossing)),
     )

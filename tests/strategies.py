@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Headroom, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import Boundary, Headroom, Policy, PriorityClass, Quota
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
@@ -168,7 +168,10 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "move", "growth", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
+ASKED = ("drain", "move", "cross", "cancel", "quarantine")
+"""What a person asks for."""
+
+RARE = (*ASKED, "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die")
 """What disturbs a fleet from outside."""
 
 
@@ -241,6 +244,16 @@ def _growth(fleet: Fleet, event: Happening) -> Fleet:
     return replace(known, growth_gpus=None if event.amount == 5 else 2 * event.amount)
 
 
+def _cross(fleet: Fleet, event: Happening) -> Fleet:
+    """Ask for a node to cross, if it does not already, and let everybody on it be one who can be asked to move."""
+    rules = replace(fleet.policy, boundary=Boundary(serving="serving", training="research"))
+    name = fleet.nodes[event.which % len(fleet.nodes)].name
+    if any(one.node == name and one.moved_at is None for one in fleet.crossings):
+        return fleet
+    movable = tuple(replace(one, movable=event.amount > 1) for one in fleet.workloads)
+    return virtual.asked_to_cross(replace(virtual.with_policy(fleet, rules), workloads=movable), name)
+
+
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
@@ -297,6 +310,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "want": _to_service(virtual.demanded),
     "node": _node,
     "growth": _growth,
+    "cross": _cross,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),

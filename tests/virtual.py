@@ -22,12 +22,13 @@ from fleet_app.engine.plan import (
     Move,
     Plan,
     Quarantine,
+    Relabel,
     Release,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Condition, Crossing, Node, NodeClass
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 
@@ -54,18 +55,20 @@ class Fleet:
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     growth_gpus: int | None = None
+    crossings: tuple[Crossing, ...] = ()
     grants_made: int = 0
 
     @property
     def state(self) -> FleetState:
         """Return what a decision is made of."""
         return FleetState(
-            nodes=self.nodes,
+            nodes=tuple(as_it_crosses(node, self.crossings) for node in self.nodes),
             workloads=self.workloads,
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
             growth_gpus=self.growth_gpus,
+            crossings=self.crossings,
         )
 
     def workload(self, name: str) -> Workload:
@@ -120,13 +123,8 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
             case Lose():
                 one = fleet.workload(action.workload)
                 fleet = _put(_failed(fleet, one, Cause.NODE, action.node), replace(one, killed=True))
-            case Quarantine():
-                told = Quarantined(
-                    node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until
-                )
-                fleet = quarantined(fleet, told)
-            case Release():
-                fleet = released(fleet, action.node)
+            case Quarantine() | Release() | Relabel():
+                fleet = _done_to_node(fleet, action)
             case GiveGrant():
                 number = fleet.grants_made + 1
                 given = Grant(name=f"grant-{number:04}", node=action.node)
@@ -139,6 +137,16 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
                 fleet = _served(fleet, replace(one, grants=left))
     return fleet
+
+
+def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel) -> Fleet:
+    match action:
+        case Quarantine(node=node, until=until, owner=owner, why=why):
+            return quarantined(fleet, Quarantined(node=node, reason=why, owner=owner, since=fleet.now, until=until))
+        case Release(node=node):
+            return released(fleet, node)
+    done = (replace(one, moved_at=fleet.now) if one.node == action.node else one for one in fleet.crossings)
+    return replace(fleet, crossings=tuple(done))
 
 
 def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
@@ -229,6 +237,35 @@ def released(fleet: Fleet, name: str) -> Fleet:
     """Let a node in again."""
     told = next(one for one in fleet.quarantines if one.node == name)
     return quarantined(fleet, replace(told, released_at=fleet.now))
+
+
+def as_it_crosses(node: Node, crossings: Iterable[Crossing]) -> Node:
+    """Return a node as its crossing makes it: closed while it lasts, of the other class afterwards."""
+    for one in crossings:
+        if one.node == node.name and one.moved_at is not None:
+            return replace(node, node_class=one.to)
+        if one.node == node.name:
+            closed = Condition.CORDONED if node.condition is Condition.READY else node.condition
+            return replace(node, node_class=one.was, condition=closed)
+    return node
+
+
+def asked_to_cross(fleet: Fleet, name: str) -> Fleet:
+    """Let a person ask for a node to go over to the other class."""
+    node = next(one for one in fleet.state.nodes if one.name == name)
+    before = next((one for one in fleet.crossings if one.node == name), None)
+    to = NodeClass.TRAINING if node.node_class is NodeClass.SERVING else NodeClass.SERVING
+    crossing = Crossing(
+        node=name,
+        home=node.node_class if before is None else before.home,
+        was=node.node_class,
+        to=to,
+        gpus=node.capacity.gpus,
+        asked_at=fleet.now,
+        who="ada",
+    )
+    others = tuple(one for one in fleet.crossings if one.node != name)
+    return replace(fleet, crossings=(*others, crossing))
 
 
 def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:

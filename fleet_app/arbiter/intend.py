@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import replace
 from typing import assert_never
 
-from fleet_app.arbiter import failing
+from fleet_app.arbiter import crossing, failing
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
@@ -27,6 +27,7 @@ from fleet_app.engine.plan import (
     Move,
     Plan,
     Quarantine,
+    Relabel,
     Release,
     TakeGrant,
 )
@@ -58,19 +59,21 @@ def _one(book: Book, action: Action, now: float) -> None:
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
-        case Quarantine() | Release():
-            _keep_out(book, action, now)
+        case Quarantine() | Release() | Relabel():
+            _on_node(book, action, now)
         case _:
             assert_never(action)
 
 
-def _keep_out(book: Book, action: Quarantine | Release, now: float) -> None:
-    if isinstance(action, Quarantine):
-        told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
-        failing.quarantine(book, told)
-    else:
-        with contextlib.suppress(ConflictError):  # somebody was faster
-            failing.release(book, action.node, now, action.why)
+def _on_node(book: Book, action: Quarantine | Release | Relabel, now: float) -> None:
+    match action:
+        case Quarantine(node=node, until=until, owner=owner, why=why):
+            failing.quarantine(book, Quarantined(node=node, reason=why, owner=owner, since=now, until=until))
+        case Release(node=node, why=why):
+            with contextlib.suppress(ConflictError):  # somebody was faster
+                failing.release(book, node, now, why)
+        case Relabel():
+            crossing.done(book, action, now)
 
 
 def _admit(book: Book, action: Admit, now: float) -> None:

@@ -6,19 +6,22 @@ Knows records and the last snapshot; asks nobody. Does not know HTTP.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
+from fleet_app.arbiter import wanted
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine import headroom
+from fleet_app.engine.boundary import recommend
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
 from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.fragments import Picture, survey
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.outlook import Outlook, outlook
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Condition, Node
@@ -89,8 +92,10 @@ def nodes(
         return []
     holders = _holders(snapshot, records, grants)
     kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
+    crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.moved_at is None}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
-    return [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    return [row | {"becomes": crossing.get(str(row["name"]))} for row in rows]
 
 
 def _holders(
@@ -192,6 +197,18 @@ def _picture(picture: Picture) -> Row:
         "fits": [asdict(fit) for fit in picture.fits],
         "blocks": [asdict(block) | {"gangs": [asdict(fit) for fit in block.gangs]} for block in picture.blocks],
     }
+
+
+def boundary(snapshot: Snapshot | None, policy: Policy, rows: Sequence[tuple[str, int]]) -> Row:
+    """Return which nodes should cross to another class, from what was wanted so far; and which do (B1 to B3)."""
+    if snapshot is None or policy.boundary is None:
+        return {"plan": None, "crossings": []}
+    state, now, seen = snapshot.state, snapshot.at, Outlook()
+    known = wanted.history_of(rows)
+    if known is not None:
+        seen = outlook(known, known.last_at, policy.boundary)
+    found = recommend(state, policy, now, seen, snapshot.plan)
+    return {"plan": asdict(found), "crossings": [asdict(one) for one in state.crossings]}
 
 
 def _compaction(found: Compaction) -> Row:

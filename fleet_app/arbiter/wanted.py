@@ -6,6 +6,7 @@ Knows demands and time. Does not know how a forecast is made, nor what it is use
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from fleet_app.arbiter.book import Book
 from fleet_app.engine.forecast import History
@@ -37,7 +38,11 @@ def sample(book: Book, now: float) -> None:
 
 def history(book: Book) -> History | None:
     """Return what was wanted so far; None when nobody ever wanted anything."""
-    rows = book.wanted.items()
+    return history_of(book.wanted.items())
+
+
+def history_of(rows: Sequence[tuple[str, int]]) -> History | None:
+    """Return the history in samples by their keys, in order; None without any."""
     if not rows:
         return None
     gpus = tuple(float(wanted) for _, wanted in rows)

@@ -7,7 +7,7 @@ call this function.
 
 from __future__ import annotations
 
-from fleet_app.engine import admission, draining, health, serving
+from fleet_app.engine import admission, draining, health, relabelling, serving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -23,6 +23,7 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     outcome = [
         *draining.step(ledger),
         *health.step(ledger, state.failures, state.quarantines),
+        *relabelling.step(ledger, state.crossings),
         *serving.step(ledger, state.services, state.growth_gpus),
         *admission.step(ledger, watch),
     ]

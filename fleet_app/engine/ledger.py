@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fleet_app.engine import quota
+from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
@@ -52,13 +53,13 @@ class Ledger:
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
         """Enter every fact of the state once; the order of its parts means nothing."""
-        self.policy = policy
+        self.policy = shifted(policy, state.crossings) if state.crossings else policy
         self.now = now
         self.nodes = {node.name: node for node in sorted(state.nodes, key=lambda n: (n.domains, n.name))}
         for quarantined in state.quarantines:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
-        self.tree = QuotaTree.build(policy.quotas)
+        self.tree = QuotaTree.build(self.policy.quotas)
         self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleet_app.engine.values import Shape
+from fleet_app.engine.values import NodeClass, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,16 @@ class Move:
     why: str
 
 
-Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relabel:
+    """Let a node that crosses have its other class from now on; its GPUs count for that class's nominal (B4, B5)."""
+
+    node: str
+    node_class: NodeClass
+    why: str
+
+
+Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

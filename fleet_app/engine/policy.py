@@ -69,6 +69,22 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """How the nodes are shared out between the classes: whose nominal follows, and when a node crosses.
+
+    `serving` and `training` name the teams that stand for their classes. Serving keeps what is wanted within
+    `horizon_s` seconds in all but 1 - `quantile` of the cases, and `margin_gpus` more before it gives any away.
+    """
+
+    serving: str
+    training: str
+    quantile: float = 0.99
+    horizon_s: float = 604_800.0
+    margin_gpus: int = 8
+    most_nodes_a_week: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """When a node is kept out, for how long, and how often a gang whose ranks die is started again.
 
@@ -94,3 +110,4 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    boundary: Boundary | None = None

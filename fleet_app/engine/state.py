@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
 
 
@@ -17,6 +17,7 @@ from fleet_app.engine.workload import Service, Workload
 class FleetState:
     """Nodes, workloads that have not ended, services, what went wrong lately, who is kept out, what is booked.
 
+    `crossings` are the nodes whose class changes or has changed; the nodes themselves are as that makes them.
     `growth_gpus` is how much more services may want within a start-up, at the policy's quantile; None when unknown.
     """
 
@@ -27,3 +28,4 @@ class FleetState:
     quarantines: tuple[Quarantined, ...] = ()
     bookings: tuple[Booking, ...] = ()
     growth_gpus: int | None = None
+    crossings: tuple[Crossing, ...] = ()

@@ -16,7 +16,7 @@ def check(policy: PolicyFile) -> list[Problem]:
     found = [*_topology(policy), *_names(policy), *_quotas(policy), *_classes(policy), *_default_classes(policy)]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_defaults(policy)]
+    return [*_contract(policy), *_headroom(policy), *_boundary(policy), *_defaults(policy)]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -164,6 +164,25 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
             what="bounds a forecast, but no quantile asks for one",
             fix="Add quantile: 0.99, or leave it out",
         )
+
+
+def _boundary(policy: PolicyFile) -> Iterator[Problem]:
+    """Rule B4: each of the two teams has nominal of its own, and may submit at its class."""
+    if policy.boundary is None:
+        return
+    teams = {entry.name: entry for entry in entries(policy) if entry.is_team}
+    for key, kind in (("serving", "service"), ("training", "gang")):
+        name, priority = getattr(policy.boundary, key), getattr(policy.default_class, kind)
+        if name not in teams:
+            yield Problem(path=("boundary", key), what=f"team {name!r} is unknown", fix=closest(name, teams))
+        elif not may_use(teams[name], policy.classes[priority]):
+            yield Problem(
+                path=("boundary", key),
+                what=f"team {name!r} may not submit at class {priority!r}",
+                fix=f"Name another team, or add it to classes.{priority}.teams",
+            )
+    if policy.boundary.serving == policy.boundary.training:
+        yield Problem(path=("boundary", "training"), what="is the team of serving too", fix="Name another team")
 
 
 def _defaults(policy: PolicyFile) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from fleet_app.engine import policy as engine
 from fleet_app.policy.checks import check
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import from_pydantic
-from fleet_app.policy.schema import Entry, PolicyFile, entries, nominal_gpus
+from fleet_app.policy.schema import Boundary, Entry, PolicyFile, entries, nominal_gpus
 
 
 def load_policy(path: Path | str) -> PolicyFile:
@@ -61,6 +61,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             minimum_gpus=policy.headroom.min,
             maximum_gpus=policy.headroom.max,
         ),
+        boundary=None if policy.boundary is None else _boundary(policy.boundary),
         health=engine.Health(
             tolerance_s=policy.health.tolerance,
             quarantine_s=policy.health.quarantine,
@@ -80,6 +81,17 @@ def _policy(document: Document) -> PolicyFile:
         raise  # not reached: pydantic never reports an error without details
     document.refuse(check(policy))
     return policy
+
+
+def _boundary(boundary: Boundary) -> engine.Boundary:
+    return engine.Boundary(
+        serving=boundary.serving,
+        training=boundary.training,
+        quantile=boundary.quantile,
+        horizon_s=boundary.horizon,
+        margin_gpus=boundary.margin,
+        most_nodes_a_week=boundary.most_nodes_a_week,
+    )
 
 
 def _quota(entry: Entry) -> engine.Quota:

@@ -115,6 +115,22 @@ class Headroom(Section):
     max: Gpus | None = None
 
 
+class Boundary(Section):
+    """How nodes are shared out between the classes, and whose nominal goes along when one crosses.
+
+    `serving` and `training` name the teams that stand for the classes; their nominals are written for the labels that
+    the nodes have. Serving keeps what is wanted within `horizon` in all but 1 - `quantile` of the cases, and `margin`
+    GPUs more before it gives any away. At most `most_nodes_a_week` cross.
+    """
+
+    serving: Name
+    training: Name
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.99
+    horizon: PositiveSeconds = 604_800.0
+    margin: Gpus = 8
+    most_nodes_a_week: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 2
+
+
 class Health(Section):
     """When a node is kept out of placement, and how often a gang whose ranks die is started again.
 
@@ -166,6 +182,7 @@ class PolicyFile(Section):
     drain: DrainContract = DrainContract()
     headroom: Headroom = Headroom()
     health: Health = Health()
+    boundary: Boundary | None = None
     defaults: Defaults = Defaults()
     serving: Serving = Serving()
     accounting: Accounting = Accounting()

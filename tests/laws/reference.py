@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import Phase
@@ -20,9 +20,11 @@ from fleet_app.engine.plan import (
     GiveGrant,
     Kill,
     Lose,
+    Move,
     Plan,
     Quarantine,
     Reason,
+    Relabel,
     Release,
     TakeGrant,
     Wait,
@@ -67,7 +69,28 @@ class Case:
 
 def case_of(fleet: Fleet) -> Case:
     """Return what is decided on a fleet now."""
-    return Case(state=fleet.state, policy=fleet.policy, now=fleet.now, plan=plan_of(fleet))
+    return Case(state=fleet.state, policy=in_force(fleet), now=fleet.now, plan=plan_of(fleet))
+
+
+def in_force(fleet: Fleet) -> Policy:
+    """Return the policy with the nominal that went along with the nodes that have crossed (B4)."""
+    rules = fleet.policy.boundary
+    away = [one for one in fleet.crossings if one.moved_at is not None and one.to is not one.home]
+    away += [one for one in fleet.crossings if one.moved_at is None and one.was is not one.home]
+    gpus = sum(one.gpus if one.home is NodeClass.TRAINING else -one.gpus for one in away)
+    if rules is None or not gpus:
+        return fleet.policy
+    of = {quota.name: quota for quota in fleet.policy.quotas}
+    giver, taker = (rules.training, rules.serving) if gpus > 0 else (rules.serving, rules.training)
+    given = min(abs(gpus), of[giver].nominal_gpus)
+    change: Counter[str] = Counter()
+    for team, sign in ((giver, -given), (taker, given)):
+        name: str | None = team
+        while name in of:
+            change[name] += sign
+            name = of[name].parent
+    quotas = (replace(quota, nominal_gpus=quota.nominal_gpus + change[quota.name]) for quota in of.values())
+    return replace(fleet.policy, quotas=tuple(quotas))
 
 
 def sound(case: Case, node: Node) -> bool:
@@ -549,6 +572,27 @@ def _could_be_charged(case: Case, service: Service) -> bool:
     return enlarges_nothing(case.policy, use, service.team, service.shape.gpus)
 
 
+def nodes_cross_with_nothing_torn(case: Case) -> None:
+    """B5, D6: only what hears it is asked to move, off nodes that cross; a node has its class once free for it."""
+    crossing = {one.node: one for one in case.state.crossings if one.moved_at is None}
+    moved = [action.workload for action in case.actions(Move)]
+    assert len(moved) == len(set(moved))
+    for name in moved:
+        one = case.workloads[name]
+        assert one.movable
+        assert one.phase in {Phase.ADMITTED, Phase.RUNNING}
+        assert not one.killed
+        assert not case.yields(one)
+        assert any(crossing[node].to is NodeClass.SERVING for node in one.nodes if node in crossing)
+    relabelled = {action.node: action.node_class for action in case.actions(Relabel)}
+    for name, one in crossing.items():
+        firm = [each for each in case.state.workloads if name in each.nodes and not case.yields(each)]
+        replicas = [grant for service in case.state.services for grant in service.grants if grant.node == name]
+        free = not (firm if one.to is NodeClass.SERVING else replicas) and not is_lost(case, case.nodes[name])
+        assert relabelled.get(name) == (one.to if free else None), (one, firm, replicas)
+    assert relabelled.keys() <= crossing.keys()
+
+
 LAWS: dict[str, Callable[[Case], None]] = {
     law.__name__: law
     for law in (
@@ -563,6 +607,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
         no_more_is_kept_free_than_the_tier,
+        nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
     )
 }
