@@ -5,14 +5,14 @@ Knows engine values only. A test names what matters to it and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Crossing, Node, NodeClass, Shape
-from fleet_app.engine.workload import Grant, Kind, Service, Workload
+from fleet_app.engine.workload import Grant, Group, Kind, Service, Workload, widest
 
 SERVING = 100_000
 COMMITTED = 50_000
@@ -78,6 +78,7 @@ def workload(
     priority: int,
     cpus: int = 0,
     memory_mib: int = 0,
+    groups: Mapping[str, tuple[int, Shape]] | None = None,
     within: str | None = None,
     accelerator: str | None = None,
     submitted_at: float = 0.0,
@@ -93,7 +94,11 @@ def workload(
     broken_drains: int = 0,
     expired: bool = False,
 ) -> Workload:
-    """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission)."""
+    """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
+
+    With `groups`, such as `{"ps": (1, shape(0, cpus=16)), "actors": (4, shape(8))}`, it has those bundles instead.
+    """
+    parts = tuple(Group(name=each, bundles=count, shape=of) for each, (count, of) in (groups or {}).items())
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
     began = (submitted_at if started_at is None else started_at) if known is not Phase.QUEUED else None
     return Workload(
@@ -101,8 +106,9 @@ def workload(
         kind=kind,
         team=team,
         priority=priority,
-        shape=shape(gpus, cpus=cpus, memory_mib=memory_mib),
-        bundles=len(on) or nodes,
+        shape=widest(parts) if parts else shape(gpus, cpus=cpus, memory_mib=memory_mib),
+        bundles=sum(part.bundles for part in parts) or len(on) or nodes,
+        groups=parts,
         within=within,
         accelerator=accelerator,
         submitted_at=submitted_at,

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Boundary, Headroom, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import Boundary, Headroom, Ordering, Policy, PriorityClass, Quota
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
-from fleet_app.engine.workload import Service, Workload
+from fleet_app.engine.workload import Group, Service, Workload, widest
 from tests import virtual
 from tests.builders import (
     BACKFILL,
@@ -46,17 +46,20 @@ def policies(draw: st.DrawFn) -> Policy:
     """Return a policy of four teams, two of them in an organisation below or in a cohort of their own."""
     lab, alone = draw(st.sampled_from([("org", "org"), ("org", "org"), ("lab", "org"), ("org", "other")]))
     parents = {"research": lab, "vision": lab, "speech": alone, "serving": "org"}
-    quotas = [Quota(name="other"), Quota(name="lab", parent="org", **draw(limits()))]
+    weights = st.sampled_from([1, 1, 2, 3])
+    quotas = [Quota(name="other"), Quota(name="lab", parent="org", weight=draw(weights), **draw(limits()))]
     for name in TEAMS:
         nominal = draw(st.sampled_from([2, 4, 8, 8, 12, 16]))
-        quotas.append(replace(team(name, nominal=nominal, parent=parents[name]), **draw(limits())))
+        own = team(name, nominal=nominal, parent=parents[name], weight=draw(weights))
+        quotas.append(replace(own, **draw(limits())))
     inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
     levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))
     immediate = draw(st.sampled_from([0, 0, 1, 4]))
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
-    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s))
+    ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
+    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing)
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -95,7 +98,7 @@ def gangs(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
     """Return a queued gang."""
     count = draw(st.sampled_from([1, 1, 1, 2, 2, 3]))
     one = gang(name, nodes=count, priority=draw(st.sampled_from([COMMITTED, COMMITTED, URGENT.value])))
-    return replace(one, **draw(asks(levels)))
+    return draw(now_and_then_mixed(replace(one, **draw(asks(levels)))))
 
 
 @st.composite
@@ -103,7 +106,28 @@ def backfills(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
     """Return a queued backfill job, now and then one that broke its contract or may not borrow."""
     of = draw(st.sampled_from([BACKFILL, BACKFILL, BACKFILL, POLITE.value]))
     one = backfill(name, nodes=draw(st.sampled_from([1, 1, 1, 2])), priority=of)
-    return replace(one, broken_drains=draw(st.sampled_from([0, 0, 0, 0, 2])), **draw(asks(levels)))
+    one = replace(one, broken_drains=draw(st.sampled_from([0, 0, 0, 0, 2])), **draw(asks(levels)))
+    return draw(now_and_then_mixed(one))
+
+
+@st.composite
+def now_and_then_mixed(draw: st.DrawFn, one: Workload) -> Workload:
+    """Return the workload, now and then with groups of several shapes instead of its bundles."""
+    return mixed(one, draw(groups())) if draw(st.sampled_from([False, False, True])) else one
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[Group, ...]:
+    """Return two or three groups; some ask for no GPU, some for more of one thing and less of another."""
+    gpus, cpus = st.sampled_from([0, 1, 2, 4]), st.sampled_from([1, 3, 6])
+    some = st.builds(lambda gpus, cpus: shape(gpus, cpus=cpus), gpus, cpus)
+    counts = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (1, 1, 1)]))
+    return tuple(Group(name=f"g{place}", bundles=count, shape=draw(some)) for place, count in enumerate(counts))
+
+
+def mixed(one: Workload, parts: tuple[Group, ...]) -> Workload:
+    """Return the workload with those groups as its bundles."""
+    return replace(one, groups=parts, bundles=sum(part.bundles for part in parts), shape=widest(parts))
 
 
 def workloads(name: str, levels: Sequence[str]) -> st.SearchStrategy[Workload]:
@@ -141,9 +165,14 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
     for number in range(draw(st.integers(2, 7))):
         one = draw(workloads(f"w{number}", rules.levels))
         alike = queued and draw(st.booleans())
-        queued.append(replace(queued[-1], name=one.name, shape=one.shape) if alike else one)
+        queued.append(like(queued[-1], one) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
     return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+
+
+def like(before: Workload, one: Workload) -> Workload:
+    """Return the workload before it under another name, and of the other's shape where it has one."""
+    return replace(before, name=one.name, shape=before.shape if before.groups else one.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,10 +360,10 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
     lodgers: list[Workload] = []
     for number in range(draw(st.integers(most // 2, most))):
         one = draw(lodgers_on(f"b{number:02}", [name for name in room if room[name].gpus > 0]))
-        if all(one.shape.fits(room.get(name, NOTHING)) for name in one.nodes):
+        if all(part.fits(room.get(name, NOTHING)) for name, part in one.seats):
             lodgers.append(one)
-            for name in one.nodes:
-                room[name] -= one.shape
+            for name, part in one.seats:
+                room[name] -= part
     rest = [gang(f"rest-{name}", team="gone", gpus=left.gpus, on=[name]) for name, left in sorted(room.items())]
     lodgers += [one for one in rest if one.gpus > 0 and draw(st.integers(0, 3))]
     uses = sum(one.gpus for one in lodgers if one.team == "vision")
@@ -356,7 +385,10 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         saved_at=draw(st.sampled_from([None, 940.0, 1000.0])),
         **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
-    return replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
+    one = replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
+    if len(on) < 2 or draw(st.booleans()):
+        return one
+    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(2)))
 
 
 @st.composite
@@ -381,10 +413,10 @@ def contested(draw: st.DrawFn) -> Fleet:
     lodgers = [draw(lodgers_on(f"b{number}", sorted(room))) for number in range(draw(st.integers(0, 4)))]
     fitting = []
     for one in lodgers:
-        if all(one.shape.fits(room[name]) for name in one.nodes):
+        if all(part.fits(room[name]) for name, part in one.seats):
             fitting.append(one)
-            for name in one.nodes:
-                room[name] -= one.shape
+            for name, part in one.seats:
+                room[name] -= part
     return virtual.fleet(rules, *places, *served, *fitting, now=1000.0)
 
 

@@ -179,6 +179,15 @@ class Act:
             gpus_per_bundle=workload.shape.gpus,
             cpu_milli_per_bundle=workload.shape.cpu_milli,
             nodes=workload.nodes,
+            groups=tuple(
+                contract.RankGroup(
+                    name=group.name,
+                    ranks=group.bundles,
+                    gpus=group.shape.gpus,
+                    cpu_milli=group.shape.cpu_milli,
+                )
+                for group in workload.groups
+            ),
             checkpoint_dir=str(self._home / "checkpoints" / record.name),
             grace_s=workload.grace_s,
             resume_uri=None if saved is None else saved.uri,

@@ -298,7 +298,7 @@ def _requeued(record: Record, facts: Facts) -> Step:
         why="its room did not come free in time" if withdrawn else record.message,
         step=None if record.checkpoint is None else record.checkpoint.step,
         killed=workload.killed,
-        freed=[list(pair) for pair in zip(workload.nodes, [workload.shape.gpus] * workload.bundles, strict=False)],
+        freed=[[node, shape.gpus] for node, shape in workload.seats],
     )
     queued = replace(
         workload,

@@ -92,8 +92,8 @@ def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
         name = contract.workload_group(record.job_id)
         if workload.phase is not Phase.ADMITTED or workload.killed or record.group_id or name in facts.groups:
             continue
-        nodes = [facts.nodes.get(node) for node in workload.nodes]
-        bundles = tuple((node.node_id, workload.shape) for node in nodes if node is not None)
+        seats = [(facts.nodes.get(node), shape) for node, shape in workload.seats]
+        bundles = tuple((node.node_id, shape) for node, shape in seats if node is not None)
         if len(bundles) == workload.bundles:
             yield Wanted(name=name, bundles=bundles, owner=record)
 

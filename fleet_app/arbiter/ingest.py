@@ -101,6 +101,8 @@ def _submit(book: Book, request: Submit, facts: Facts, rules: Rules) -> None:
     )
     book.put(Record(workload=workload, job=job))
     detail = {"team": workload.team, "kind": workload.kind, "bundles": workload.bundles, "gpus": workload.shape.gpus}
+    if workload.groups:
+        detail["groups"] = {group.name: [group.bundles, group.shape.gpus] for group in workload.groups}
     book.note(facts.now, What.SUBMITTED, spec.name, submitted_at=workload.submitted_at, **detail)
 
 

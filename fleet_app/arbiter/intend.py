@@ -6,6 +6,7 @@ An action that no longer fits the book changes nothing: the next cycle decides a
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -33,20 +34,25 @@ from fleet_app.engine.plan import (
 )
 from fleet_app.engine.workload import Workload
 
+NOBODY: Mapping[str, str] = {}
 
-def intend(book: Book, plan: Plan, now: float) -> None:
-    """Write the plan's actions into the book; while paused only those that start nothing and ask nobody to leave."""
+
+def intend(book: Book, plan: Plan, now: float, chosen: Mapping[str, str] = NOBODY) -> None:
+    """Write the plan's actions into the book; while paused only those that start nothing and ask nobody to leave.
+
+    `chosen` says of who is drained why it was, and not another.
+    """
     for action in plan.actions:
         if not book.paused or isinstance(action, Kill | Lose | Quarantine | Release):
-            _one(book, action, now)
+            _one(book, action, now, chosen)
 
 
-def _one(book: Book, action: Action, now: float) -> None:
+def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> None:
     match action:
         case Admit():
             _admit(book, action, now)
         case Drain():
-            drain(book, action, now)
+            drain(book, action, now, chosen.get(action.workload, ""))
         case Expire():
             drain(book, action, now)
         case Move():
@@ -86,10 +92,10 @@ def _admit(book: Book, action: Admit, now: float) -> None:
     book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(action.nodes), why=action.why)
 
 
-def drain(book: Book, action: Drain | Expire, now: float) -> bool:
+def drain(book: Book, action: Drain | Expire, now: float, chosen: str = "") -> bool:
     """Ask a workload to leave, for good where its time is over; return False when it is not one that can be asked.
 
-    One that was asked to move gets a deadline now.
+    One that was asked to move gets a deadline now. `chosen` says why it was asked, and not another.
     """
     record = _stays(book, action.workload)
     if record is None:
@@ -104,6 +110,7 @@ def drain(book: Book, action: Drain | Expire, now: float) -> bool:
     )
     book.put(replace(record, workload=workload, noticed_at=now, notified=False, message=action.why))
     detail = {"deadline_at": action.deadline_at, "beneficiary": beneficiary, "why": action.why}
+    detail |= {"chosen": chosen} if chosen else {}
     book.note(now, What.DRAINING, record.name, attempt=workload.attempt, **detail)
     return True
 

@@ -185,6 +185,11 @@ class JournalReader:
         query = f"SELECT seq, at, kind, subject, detail FROM events WHERE seq > ?{where} ORDER BY seq LIMIT ?"
         return self._read(lambda db: tuple(map(_entry, db.execute(query, (after, *values, limit)))), ())
 
+    def latest_events(self, subject: str, limit: int = 1000) -> tuple[Entry, ...]:
+        """Return the last `limit` events of one subject, in order."""
+        query = "SELECT seq, at, kind, subject, detail FROM events WHERE subject = ? ORDER BY seq DESC LIMIT ?"
+        return self._read(lambda db: tuple(map(_entry, db.execute(query, (subject, limit))))[::-1], ())
+
     def last_event(self) -> int:
         """Return the number of the last event, 0 when there is none."""
         return self._read(lambda db: int(db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]), 0)

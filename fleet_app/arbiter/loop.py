@@ -29,6 +29,7 @@ from fleet_app.arbiter.pace import ask_jobs_after_s, wait_s
 from fleet_app.arbiter.ports import JobView
 from fleet_app.arbiter.rules import Rules
 from fleet_app.arbiter.tries import Tries
+from fleet_app.engine.chosen import choices
 from fleet_app.engine.decide import decide
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.policy import Policy
@@ -100,7 +101,8 @@ class Loop:
         wanted.sample(self._book, facts.now)
         forget_old(self._book, self._rules.engine.health, facts.now)
         snapshot = self._judge(facts)
-        intend(self._book, snapshot.plan, facts.now)
+        chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
+        intend(self._book, snapshot.plan, facts.now, chosen)
         self._commit(snapshot)
         self._dispose(taken)
         holds = None if self._book.paused else snapshot.plan.holds

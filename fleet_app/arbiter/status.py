@@ -11,6 +11,8 @@ from dataclasses import asdict
 
 from fleet_app.arbiter import wanted
 from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.notes import Entry
+from fleet_app.arbiter.past import SHOWN, interruptions, sentence
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine import headroom
@@ -25,6 +27,7 @@ from fleet_app.engine.outlook import Outlook, outlook
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.workload import Group
 
 Row = dict[str, object]
 
@@ -67,6 +70,7 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "attempt": workload.attempt,
         "bundles": workload.bundles,
         "gpus_per_bundle": workload.shape.gpus,
+        "groups": [_group(group) for group in workload.groups],
         "nodes": list(workload.nodes),
         "submitted_at": workload.submitted_at,
         "admitted_at": workload.admitted_at,
@@ -82,6 +86,10 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "reason": wait.reason.value if queued and wait else None,
         "message": sentence_of(wait, workload, now=at) if queued and wait else record.message,
     }
+
+
+def _group(group: Group) -> Row:
+    return {"name": group.name, "bundles": group.bundles, **asdict(group.shape)}
 
 
 def nodes(
@@ -105,9 +113,8 @@ def _holders(
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for record in records:
         if record.workload.holding:
-            for node in record.workload.nodes:
-                gpus = record.workload.shape.gpus
-                found[node].append({"what": record.name, "kind": record.workload.phase.value, "gpus": gpus})
+            for node, shape in record.workload.seats:
+                found[node].append({"what": record.name, "kind": record.workload.phase.value, "gpus": shape.gpus})
     for grant in grants:
         kind = "replica" if grant.occupied else "grant"
         found[grant.node].append({"what": grant.service, "kind": kind, "gpus": grant.shape.gpus})
@@ -160,8 +167,10 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
     }
 
 
-def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
+def explain(snapshot: Snapshot, policy: Policy, name: str, entries: Iterable[Entry] = ()) -> Row:
     """Return why a workload or service is as it is, with the numbers behind the sentence.
+
+    `entries` are what the journal says happened to it: from them comes why it was interrupted before.
 
     Raises NotFoundError when nothing of that name has not ended.
     """
@@ -172,12 +181,26 @@ def explain(snapshot: Snapshot, policy: Policy, name: str) -> Row:
         "asked": None if wait is None else wait.asked,
         "available": None if wait is None else wait.available,
         "level": None if wait is None else wait.level,
+        "group": (wait.group or None) if wait else None,
         "rooms": [] if wait is None else [asdict(room) for room in wait.rooms],
         "blocked_by": [] if wait is None else list(wait.blocked_by),
         "planned_at": None if wait is None else wait.planned_at,
         "planned_after": (wait.planned_after or None) if wait else None,
     }
-    return {"name": name, "sentence": found.sentence, "ahead": list(found.ahead), **numbers}
+    return {
+        "name": name,
+        "sentence": found.sentence,
+        "ahead": [one.workload for one in found.ahead],
+        "turns": [asdict(one) for one in found.ahead],
+        "past": past(entries, snapshot.at),
+        **numbers,
+    }
+
+
+def past(entries: Iterable[Entry], now: float) -> list[Row]:
+    """Return a row for each of the latest interruptions of a workload, the latest first."""
+    told = interruptions(entries)[:SHOWN]
+    return [asdict(one) | {"sentence": sentence(one, now)} for one in told]
 
 
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:

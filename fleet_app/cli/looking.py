@@ -17,6 +17,7 @@ from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json
 
 LOOK_EVERY_S = 0.5
 PAGE = 10_000
+AHEAD_SHOWN = 10
 
 
 def queue(
@@ -129,7 +130,8 @@ def explain(
 ) -> None:
     """Say why a workload or service waits, in numbers.
 
-    And what would have to change for it to start; or how it is, when it does not wait.
+    And what would have to change for it to start, who is ahead of it and why, and why it was interrupted before:
+    for whom, why it and not another, when. Of a service that waits: who holds what it needs.
 
     Example:
       fleet explain llm-pretrain
@@ -139,8 +141,14 @@ def explain(
         show.data(found)
         return
     show.stdout().print(Text(f"{show.plain(name)} {show.plain(str(found.get('sentence', '')))}"), soft_wrap=True)
-    if ahead := found.get("ahead"):
-        show.hint(f"Ahead of it: {', '.join(map(str, ahead[:10]))}{' ...' if len(ahead) > 10 else ''}")
+    for told in found.get("past") or ():
+        show.stdout().print(Text(f"Before: {show.plain(str(told.get('sentence', '')))}"), soft_wrap=True)
+    turns: Sequence[tables.Row] = found.get("turns") or ()
+    for turn in turns[:AHEAD_SHOWN]:
+        said = f"Ahead: {turn['workload']}: {turn['why']}; {turn['outcome']}"
+        show.stdout().print(Text(show.plain(said)), soft_wrap=True)
+    if len(turns) > AHEAD_SHOWN:
+        show.hint(f"{len(turns) - AHEAD_SHOWN} more are ahead of it: --json names them all.")
 
 
 def events(

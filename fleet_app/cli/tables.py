@@ -52,7 +52,10 @@ def queue(workloads: Sequence[Row], now: float) -> Table:
 
 
 def shape(workload: Row) -> str:
-    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each."""
+    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`."""
+    groups = workload.get("groups") or ()
+    if groups:
+        return " + ".join(f"{group.get('bundles', 1)}x{group.get('gpus', 0)}" for group in groups)
     return f"{workload.get('bundles', 1)} x {workload.get('gpus_per_bundle', 0)}"
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from fleet_app.cli import client, show, waiting
+from fleet_app.cli import client, groups, show, waiting
 from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, Name, seconds
 from fleet_app.engine.errors import RequestError
 from fleet_app.policy.specs import load_spec
@@ -50,6 +50,14 @@ def submit(
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of each bundle.")] = None,
     cpus: Annotated[str | None, typer.Option("--cpus", help="CPUs of each bundle.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", help="Memory of each bundle, such as 4GiB.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="NAME=NODESxGPUS",
+            help="Bundles of another shape in the same gang, such as ps=1x0,cpus=16; repeatable, instead of --nodes.",
+        ),
+    ] = None,
     within: Annotated[str | None, typer.Option("--within", help="Topology level that must hold all of it.")] = None,
     accelerator: Annotated[str | None, typer.Option("--accelerator", help="Accelerator type.")] = None,
     grace: Annotated[str | None, typer.Option("--grace", help="Time to leave when drained, such as 30s.")] = None,
@@ -85,6 +93,7 @@ def submit(
     Examples:
       fleet submit --kind gang --team research --nodes 4 --gpus 8 --working-dir . -- python train.py --steps 1000
       fleet submit --kind backfill --team batch --gpus 2 --grace 30s -- python batch.py
+      fleet submit --kind gang --group ps=1x0,cpus=16 --group actors=4x8 -- python reinforce.py
       fleet submit --file jobs/pretrain.yaml --wait --until running
     """
     asked = client.find(home, gateway)
@@ -97,6 +106,7 @@ def submit(
         "gpus": gpus,
         "cpus": cpus,
         "memory": memory,
+        "groups": groups.parsed(group) if group else None,
         "within": within,
         "accelerator": accelerator,
         "grace": grace,

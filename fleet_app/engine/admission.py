@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P6).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P7).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -6,12 +6,11 @@ Knows the queue and the ledger. Does not know services.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from fleet_app.engine import placement, reclaim, refusal, reserving
+from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass
@@ -23,7 +22,7 @@ HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FO
 """What no wait ends: it is in nobody's way (O3)."""
 
 
-def step(ledger: Ledger, watch: str | None = None) -> Answer:
+def step(ledger: Ledger, watch: str | None = None) -> Iterator[Part]:
     """Yield an admission or a wait for every queued workload, and the drains that make room.
 
     The room that is left only shrinks, so what was refused once is refused to all that ask for the same. Where a
@@ -32,40 +31,36 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
     """
     refused: dict[object, Wait] = {}
     first: dict[str, str] = {}
-    for workload in in_turn(ledger):
-        if workload.team in first:
-            yield refusal.behind(workload, first[workload.team])
-            continue
-        key = _question(ledger, workload)
-        known = refused.get(key)
+    for line in in_turn(ledger, watch):
+        workload = line.first
+        question = workload.team if workload.team in first else (line.asked, passed(ledger, workload))
+        known = refused.get(question)
         if known is not None and workload.name != watch:
-            yield _for(workload, known)
+            yield known.of(workload.name, line.refuse())
             continue
-        for part in _consider(ledger, workload, watched=workload.name == watch):
-            if isinstance(part, Wait):
-                if part.reason is not Reason.DRAIN_UNDER_WAY:
-                    refused[key] = part
-                if part.reason not in HOPELESS and ledger.tree.strict(workload.team):
-                    first[workload.team] = workload.name
-            yield part
+        for part in _answer(ledger, workload, first.get(workload.team), watched=workload.name == watch):
+            if not isinstance(part, Wait) or part.reason is Reason.DRAIN_UNDER_WAY:
+                yield part
+                continue
+            refused[question] = part
+            if part.reason not in HOPELESS and workload.team not in first and ledger.tree.strict(workload.team):
+                first[workload.team] = workload.name
+                yield part
+            else:
+                yield part.also(line.refuse())
 
 
-def _question(ledger: Ledger, workload: Workload) -> object:
-    """Return what the answer depends on; of a declared run time only whose planned start it is short enough to pass."""
-    return (
-        workload.team,
-        workload.priority,
-        workload.kind,
-        workload.shape,
-        workload.bundles,
-        workload.within,
-        workload.accelerator,
-        workload.broken_drains,
-        passed(ledger, workload),
-    )
+def _answer(ledger: Ledger, workload: Workload, ahead: str | None, *, watched: bool) -> Answer:
+    """Return what becomes of a workload; `ahead` is the first that waits of a team whose queue is strict (O6)."""
+    if ahead is not None:
+        return iter([refusal.behind(workload, ahead)])
+    return _consider(ledger, workload, watched=watched)
 
 
 def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+    if workload.groups:
+        yield from mixed.consider(ledger, workload, watched=watched)
+        return
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -77,7 +72,7 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     if chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
-        yield Admit(workload=workload.name, nodes=chosen, why=_where(ledger, chosen))
+        yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
     elif ledger.class_of(workload).yields:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
@@ -119,17 +114,3 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         rooms=rooms,
         blocked_by=tuple(victim.name for victim in found.victims),
     )
-
-
-def _where(ledger: Ledger, chosen: Sequence[str]) -> str:
-    """Return the smallest domain that holds all of the nodes, as a reason."""
-    paths = [ledger.nodes[name].domains for name in chosen]
-    shared = 0
-    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
-        shared += 1
-    domain = "/".join(paths[0][:shared]) or "the fleet"
-    return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0]} fits"
-
-
-def _for(workload: Workload, known: Wait) -> Wait:
-    return replace(known, workload=workload.name, rooms=(), planned_at=None, planned_after="")

@@ -226,8 +226,8 @@ def _until(nodes: Iterable[Node], gpus: int, most: tuple[int, int]) -> list[Node
 def _committed_on(ledger: Ledger) -> dict[str, list[Workload]]:
     """Return by node who never yields and has GPUs there, by name."""
     found: dict[str, list[Workload]] = defaultdict(list)
-    for one in ledger.workloads.values():
-        if one.holding and not ledger.class_of(one).yields:
+    for one in ledger.holding:
+        if not ledger.class_of(one).yields:
             for name in one.nodes:
                 found[name].append(one)
     return found

@@ -7,9 +7,11 @@ call this function.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from fleet_app.engine import admission, draining, health, relabelling, serving
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Plan, Wait
+from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 
@@ -20,16 +22,26 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     `now` is in seconds since the epoch. `watch` names a workload whose wait is to say what each domain has.
     """
     ledger = Ledger(state, policy, now)
-    outcome = [
-        *draining.step(ledger),
-        *health.step(ledger, state.failures, state.quarantines),
-        *relabelling.step(ledger, state.crossings),
-        *serving.step(ledger, state.services, state.growth_gpus),
-        *admission.step(ledger, watch),
-    ]
-    waits = {part.workload: part for part in outcome if isinstance(part, Wait)}
-    return Plan(
-        actions=tuple(part for part in outcome if not isinstance(part, Wait)),
-        holds=tuple(ledger.holds),
-        waits=tuple(waits[name] for name in sorted(waits)),
-    )
+    return plan_of(ledger, steps(ledger, state, watch))
+
+
+def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Part]:
+    """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
+    yield from draining.step(ledger)
+    yield from health.step(ledger, state.failures, state.quarantines)
+    yield from relabelling.step(ledger, state.crossings)
+    yield from serving.step(ledger, state.services, state.growth_gpus)
+    yield from admission.step(ledger, watch)
+
+
+def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:
+    """Return the plan that all that was decided makes."""
+    actions: list[Action] = []
+    waits: dict[str, Wait] = {}
+    for part in outcome:
+        if isinstance(part, Wait):
+            waits[part.workload] = part
+        else:
+            actions.append(part)
+    answers = tuple(waits[name] for name in sorted(waits))
+    return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.matching import Sought
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -24,24 +25,24 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
     alone = workload.bundles > 1
     key = (headroom, alone, workload.accelerator)
-    if key not in ledger.eligible:
-        ledger.eligible[key] = [
+    if key not in ledger.memo.eligible:
+        ledger.memo.eligible[key] = [
             node
             for node in ledger.placeable()
             if (node.node_class is NodeClass.TRAINING or headroom)
             and (workload.accelerator is None or node.accelerator == workload.accelerator)
             and not (alone and ledger.replicas.get(node.name, 0))
         ]
-    return ledger.eligible[key]
+    return ledger.memo.eligible[key]
 
 
 def serving_nodes(ledger: Ledger) -> list[Node]:
     """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1)."""
-    if NodeClass.SERVING not in ledger.eligible:
-        ledger.eligible[NodeClass.SERVING] = [
+    if NodeClass.SERVING not in ledger.memo.eligible:
+        ledger.memo.eligible[NodeClass.SERVING] = [
             node for node in ledger.placeable() if node.node_class is NodeClass.SERVING
         ]
-    return ledger.eligible[NodeClass.SERVING]
+    return ledger.memo.eligible[NodeClass.SERVING]
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
@@ -86,7 +87,13 @@ def asker(ledger: Ledger, workload: Workload) -> Asker:
         bundles=workload.bundles,
         depth=depth(ledger, workload),
         since=workload.submitted_at,
+        sought=sought(ledger, workload) if workload.groups else None,
     )
+
+
+def sought(ledger: Ledger, workload: Workload) -> Sought:
+    """Return what the groups of a workload look for together (P7)."""
+    return Sought(groups=workload.groups, depth=depth(ledger, workload), accelerator=workload.accelerator)
 
 
 def depth(ledger: Ledger, workload: Workload) -> int:

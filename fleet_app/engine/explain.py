@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet_app.engine import headroom
-from fleet_app.engine.decide import decide
+from fleet_app.engine.ahead import Ahead, watched
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.holders import holders_of
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Admit, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.workload import Service, Workload
+from fleet_app.engine.workload import Group, Service, Workload
 
 SHOWN = 5
 """How many domains or names a sentence lists; the rest is counted."""
@@ -30,7 +30,8 @@ class Explanation:
     name: str
     sentence: str
     wait: Wait | None = None
-    ahead: tuple[str, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    """Who is considered before it, first to be considered first."""
 
 
 def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
@@ -42,22 +43,21 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     service = next((one for one in state.services if one.name == name), None)
     if workload is None and service is None:
         raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
-    plan = decide(state, policy, now, watch=name)
-    wait = next((one for one in plan.waits if one.workload == name), None)
+    plan, ahead = watched(state, policy, now, name)
+    wait = plan.wait_of(name)
     if workload is None:
         assert service is not None
-        held = headroom.sentence(policy.headroom, state.growth_gpus)
-        about = _of_service(service, wait) + (f"; {held}" if held else "")
-        return Explanation(name=name, sentence=about, wait=wait)
+        sentence = _of_service(service, wait) + _held(state, policy, service, wait)
+        free = headroom.sentence(policy.headroom, state.growth_gpus)
+        return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
-    ahead = [one.name for one in queue(state.workloads)]
     if wait is None:
         sentence = _of_admitted(plan, name)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
         sentence += _moving(state, name)
-    return Explanation(name=name, sentence=sentence, wait=wait, ahead=tuple(ahead[: ahead.index(name)]))
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
 
 
 def sentence_of(
@@ -72,7 +72,8 @@ def sentence_of(
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
     else:
-        why = f"needs {_bundles(workload, whole=whole)}; {_about_room(wait, leaving)}"
+        short = f"for {wait.group} " if wait.group else ""
+        why = f"needs {_bundles(workload, whole=whole)}; {short}{_about_room(wait, leaving)}"
     if wait.planned_at is None:
         return why
     return f"{why}; planned start in {spoken(wait.planned_at - now)}, when {wait.planned_after} has ended"
@@ -121,6 +122,19 @@ def _of_service(service: Service, wait: Wait | None) -> str:
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
 
 
+def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None) -> str:
+    """Return who holds what a service waits for, as the end of a sentence."""
+    if wait is None or wait.reason is Reason.UNKNOWN_TEAM:
+        return ""
+    named = holders_of(state, policy, service, wait.reason)
+    where = f"its team's nominal is used by {_listed(named)}" if wait.reason is Reason.QUOTA_USED else _listed(named)
+    if wait.reason is Reason.DRAIN_UNDER_WAY:
+        where = f"it waits for {where}"
+    elif wait.reason is not Reason.QUOTA_USED:
+        where = f"serving's nodes are held by {where}"
+    return f"; {where}" if named else ""
+
+
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
     if workload.phase is Phase.DRAINING:
@@ -157,10 +171,20 @@ def _whole(state: FleetState, workload: Workload) -> bool:
 
 
 def _bundles(workload: Workload, *, whole: bool) -> str:
+    if workload.groups:
+        parts = " and ".join(map(_group, workload.groups))
+        return f"{parts} together{f' on one {workload.within}' if workload.within else ''}"
     count = workload.bundles
     nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
     each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
     return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+
+
+def _group(group: Group) -> str:
+    """Return what a group needs, such as `4 nodes with 8 free GPUs each (actors)`; CPUs where it asks for no GPU."""
+    shape, count = group.shape, group.bundles
+    asks = f"{shape.gpus} free GPUs" if shape.gpus else f"{shape.cpu_milli / 1000:g} free CPUs"
+    return f"{count} node{'' if count == 1 else 's'} with {asks}{'' if count == 1 else ' each'} ({group.name})"
 
 
 def _obstacle(wait: Wait) -> str:

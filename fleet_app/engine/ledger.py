@@ -5,7 +5,7 @@ The only thing in the engine that changes; it lives and dies inside one `decide`
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -13,24 +13,59 @@ from typing import NamedTuple
 from fleet_app.engine import quota
 from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NOTHING, Condition, Node, Shape
+from fleet_app.engine.values import NOTHING, Block, Condition, Node, Shape, total
 from fleet_app.engine.workload import Workload
 
 
-class Least(NamedTuple):
-    """The lowest priority among lodgers of a node, and the least GPU-seconds lost: of any, and for each GPU.
+class Lodgers(NamedTuple):
+    """All who may be asked to leave a node: the room they have there, and what it costs to have some of it.
 
-    The loss of a lodger of several nodes is shared out among them, so that a sum over nodes is never too much.
+    `least_priority` and `most_priority` are the lowest and highest among them, `least_lost` the fewest GPU-seconds that
+    one of them loses, `all_lost` what all do, `smallest` the fewest GPUs that one has. `rates` are GPU-seconds lost for
+    each GPU, and how many GPUs, cheapest first. The loss of one with several nodes is shared out among them, so that a
+    sum over nodes is never too much.
     """
 
-    priority: int
-    lost: float
-    lost_per_gpu: float
+    room: Shape
+    smallest: int
+    least_priority: int
+    most_priority: int
+    least_lost: float
+    all_lost: float
+    rates: tuple[tuple[float, int], ...]
+
+    def at_least(self, gpus: int) -> tuple[int, float]:
+        """Return what nobody can do better than for that many of their GPUs: the priority, and GPU-seconds lost."""
+        if gpus > self.room.gpus - self.smallest:
+            return self.most_priority, self.all_lost  # nobody can be spared
+        lost, missing = 0.0, gpus
+        for rate, has in self.rates:
+            if has >= missing:
+                lost += rate * missing
+                break
+            lost += rate * has
+            missing -= has
+        return self.least_priority, max(self.least_lost, lost)
+
+
+NO_LODGERS = Lodgers(NOTHING, 0, 0, 0, 0.0, 0.0, ())
+
+
+@dataclass(slots=True)
+class Memo:
+    """What the steps found out already in this decision, by what it depends on; each is kept by who finds it out."""
+
+    eligible: dict[object, list[Node]] = field(default_factory=dict)
+    most_ever: dict[object, int] = field(default_factory=dict)
+    blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
+    indexes: dict[object, object] = field(default_factory=dict)
+    cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -39,8 +74,9 @@ class _Known:
 
     classes: dict[tuple[int, str], PriorityClass] = field(default_factory=dict)
     lost_gpu_s: dict[str, float] = field(default_factory=dict)
-    least_lost: dict[str, Least] = field(default_factory=dict)
+    lodgers: dict[str, Lodgers] = field(default_factory=dict)
     borrowed: dict[str, int] = field(default_factory=dict)
+    alike: list[tuple[Node, int]] = field(default_factory=list)
 
 
 class Ledger:
@@ -48,7 +84,9 @@ class Ledger:
 
     `free` is room that is empty now; `coming` is room of workloads that are leaving. A claim takes from both:
     what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
-    all work of the fleet had ended.
+    all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
+    who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
+    name.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -60,9 +98,10 @@ class Ledger:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
         self.tree = QuotaTree.build(self.policy.quotas)
-        self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
+        self.waiting, self.holding = _by_phase(state.workloads)
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)
+        self.most_gpus: dict[str, int] = {}
         self.coming: dict[str, Shape] = {}
         self.leavers: dict[str, list[tuple[float, Shape]]] = defaultdict(list)
         self.lodgers: dict[str, list[Workload]] = defaultdict(list)
@@ -75,12 +114,9 @@ class Ledger:
         self.limited: list[Workload] = []
         self.leaving: set[str] = set()
         self.holds: list[Hold] = []
-        self.eligible: dict[object, list[Node]] = {}
-        self.most_ever: dict[object, int] = {}
         self.changed: list[str] = []
         """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
-        self.indexes: dict[object, object] = {}
-        self.cheapest_on: dict[object, tuple[Workload, ...] | None] = {}
+        self.memo = Memo()
         self._known = _Known()
         self._enter_all(state)
 
@@ -125,6 +161,7 @@ class Ledger:
             held = _smaller(self.free[node], shape)
             self.free[node] -= held
             self.coming[node] = self.coming.get(node, NOTHING) - (shape - held)
+            self.most_gpus[node] -= shape.gpus
             if not held.is_nothing():
                 self.holds.append(Hold(node=node, beneficiary=claimer, shape=held))
         self._charge_soon(team, shape.gpus * len(nodes))
@@ -134,18 +171,23 @@ class Ledger:
         """Count a workload that was just asked to leave among what is coming free."""
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
-        for node in leaver.nodes:
+        for node, shape in leaver.seats:
             self.changed.append(node)
-            self.leavers[node].append((gone_at, leaver.shape))
-            self.coming[node] = self.coming.get(node, NOTHING) + leaver.shape
-            self.lodgers[node] = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
-            self._known.least_lost.pop(node, None)
-        self._charge_soon(leaver.team, -leaver.shape.gpus * len(leaver.nodes))
+            self.leavers[node].append((gone_at, shape))
+            self.coming[node] = self.coming.get(node, NOTHING) + shape
+            stay = [lodger for lodger in self.lodgers[node] if lodger.name != leaver.name]
+            if len(stay) == len(self.lodgers[node]) and node in self.most_gpus:
+                self.most_gpus[node] += shape.gpus
+            self.lodgers[node] = stay
+            self._known.lodgers.pop(node, None)
+        self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
         self.changed.append(node)
         self.coming[node] = self.coming.get(node, NOTHING) + shape
+        if node in self.most_gpus:
+            self.most_gpus[node] += shape.gpus
         self.replicas[node] -= 1
         self.firm[team] -= shape.gpus
         self._charge_soon(team, -shape.gpus)
@@ -192,17 +234,28 @@ class Ledger:
         since = self.now if workload.started_at is None else workload.started_at
         return workload.attempt > 1 and self.now - since < self.policy.drain.min_run_s
 
-    def least_lost(self, node: str) -> Least:
-        """Return what no set of lodgers on a node costs less than."""
-        least = self._known.least_lost.get(node)
-        if least is None:
-            shares = [(self.lost_gpu_s(one) / len(one.nodes), one.shape.gpus) for one in self.lodgers[node]]
-            least = self._known.least_lost[node] = Least(
-                priority=min([one.priority for one in self.lodgers[node]], default=0),
-                lost=min([lost for lost, _ in shares], default=0.0),
-                lost_per_gpu=min([lost / gpus for lost, gpus in shares if gpus], default=0.0),
-            )
-        return least
+    def lodgers_of(self, node: str) -> Lodgers:
+        """Return those who may be asked to leave a node, as one."""
+        known = self._known.lodgers.get(node)
+        if known is None:
+            known = self._known.lodgers[node] = self._as_one(self.lodgers.get(node, ()))
+        return known
+
+    def _as_one(self, lodgers: Sequence[Workload]) -> Lodgers:
+        if not lodgers:
+            return NO_LODGERS
+        lost = [self.lost_gpu_s(one) / len(one.nodes) for one in lodgers]
+        gpus = [one.shape.gpus for one in lodgers]
+        priorities = [one.priority for one in lodgers]
+        return Lodgers(
+            room=total([one.shape for one in lodgers]),
+            smallest=min(gpus),
+            least_priority=min(priorities),
+            most_priority=max(priorities),
+            least_lost=min(lost),
+            all_lost=sum(lost),
+            rates=tuple(sorted([(each / has, has) for each, has in zip(lost, gpus, strict=True) if has])),
+        )
 
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
@@ -230,6 +283,18 @@ class Ledger:
         """Return the nodes that may take new work, in the order of the fabric."""
         return [node for node in self.nodes.values() if node.placeable]
 
+    def alike(self) -> list[tuple[Node, int]]:
+        """Return one node of each sort, and how many there are: of one class, capacity and block, sound or not."""
+        if not self._known.alike:
+            count: dict[object, int] = defaultdict(int)
+            first: dict[object, Node] = {}
+            for node in self.nodes.values():
+                sort = (node.domains, node.node_class, node.accelerator, node.driver, node.capacity)
+                count[sort] += 1
+                first.setdefault(sort, node)
+            self._known.alike = [(node, count[sort]) for sort, node in first.items()]
+        return self._known.alike
+
     def _enter_all(self, state: FleetState) -> None:
         """Seat and charge what workloads and services have.
 
@@ -237,30 +302,32 @@ class Ledger:
         a node is taken from it at once: there are many more workloads than nodes.
         """
         taken: dict[str, int] = defaultdict(int)
-        seats: dict[str, Counter[Shape]] = defaultdict(Counter)
+        seats: dict[str, list[Shape]] = defaultdict(list)
         leaving: list[Workload] = []
-        for workload in self.workloads.values():
-            if workload.holding:
-                self._enter(workload, taken, seats)
-                if workload.leaving:
-                    leaving.append(workload)
+        for workload in self.holding:
+            self._enter(workload, taken, seats)
+            if workload.leaving:
+                leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
-                seats[grant.node][service.shape] += 1
+                seats[grant.node].append(service.shape)
                 self.replicas[grant.node] += 1
             taken[service.team] += service.shape.gpus * len(service.grants)
             self.firm[service.team] += service.shape.gpus * len(service.grants)
         for node in self.free.keys() & seats.keys():
-            self.free[node] -= _total(seats[node])
+            self.free[node] -= total(seats[node])
+        for name, free in self.free.items():
+            self.most_gpus[name] = free.gpus + sum([lodger.shape.gpus for lodger in self.lodgers.get(name, ())])
         for team in sorted(taken):
             quota.charge(self.tree, self.used, team, taken[team])
         self.used_soon = dict(self.used)
         for workload in leaving:
             self.release_soon(workload)
 
-    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, Counter[Shape]]) -> None:
-        nodes, shape = workload.nodes, workload.shape
-        gpus = shape.gpus * len(nodes)
+    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
+        """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
+        mixed = bool(workload.groups)
+        gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)
         taken[workload.team] += gpus
         yields = self.class_of(workload).yields
         if not yields:
@@ -268,15 +335,16 @@ class Ledger:
         stays = not workload.leaving
         if workload.max_run_s is not None:
             self.limited.append(workload)
-        for node in nodes:
-            seats[node][shape] += 1
+        for node, shape in workload.seats:
+            seats[node].append(shape)
             if yields and stays:
-                self.lodgers[node].append(workload)
+                self.lodgers[node].append(replace(workload, shape=shape) if mixed else workload)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:
             self.changed.append(node)
             self.free[node] -= shape
+            self.most_gpus[node] -= shape.gpus
 
     def _charge(self, team: str, gpus: int, *, firm: bool) -> None:
         quota.charge(self.tree, self.used, team, gpus)
@@ -289,12 +357,11 @@ class Ledger:
         self._known.borrowed.clear()
 
 
-def _total(shapes: Counter[Shape]) -> Shape:
-    return Shape(
-        gpus=sum([shape.gpus * count for shape, count in shapes.items()]),
-        cpu_milli=sum([shape.cpu_milli * count for shape, count in shapes.items()]),
-        memory_mib=sum([shape.memory_mib * count for shape, count in shapes.items()]),
-    )
+def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workload]]:
+    """Return those that wait, in no order, and those that have nodes, by name."""
+    queued = Phase.QUEUED
+    holding = [one for one in workloads if one.phase is not queued and one.holding]
+    return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
 
 
 def _smaller(room: Shape, shape: Shape) -> Shape:

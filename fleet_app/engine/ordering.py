@@ -1,15 +1,20 @@
-"""Who comes first: rules O1 and O2.
+"""Who comes first: rules O1, O2 and O8.
 
-Knows priority, requeueing, submission and names. Does not know room or quota.
+Knows priority, requeueing, submission and names, and how long each has waited. Does not know room or quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.workload import Kind, Service, Workload
+
+Rank = tuple[int, int]
+"""What counts as a workload's priority in the order, and how many steps it waited beyond what that can grow to."""
+
+Ranking = Callable[[Workload], Rank]
 
 
 def class_of(policy: Policy, workload: Workload) -> PriorityClass:
@@ -21,13 +26,65 @@ def class_of(policy: Policy, workload: Workload) -> PriorityClass:
     return PriorityClass(name=workload.kind, value=workload.priority, borrows=lent, yields=lent)
 
 
-def queue(workloads: Iterable[Workload]) -> list[Workload]:
+def by_priority(workload: Workload) -> Rank:
+    """Return the rank of a workload where waiting counts for nothing."""
+    return (workload.priority, 0)
+
+
+def ranking(policy: Policy, now: float) -> Ranking:
+    """Return what ranks the workloads of a policy now: by priority, and by waiting where work ages (O8)."""
+    if policy.ordering.ageing_s is None:
+        return by_priority
+    known: dict[tuple[int, Kind, str], list[int]] = {}
+
+    def aged(workload: Workload) -> Rank:
+        steps = steps_waited(policy, workload, now)
+        key = (workload.priority, workload.kind, workload.team)
+        if key not in known:
+            known[key] = _rungs(policy, workload)
+        rungs = known[key][:steps]
+        return (rungs[-1] if rungs else workload.priority, steps - len(rungs))
+
+    return aged
+
+
+def steps_waited(policy: Policy, workload: Workload, now: float) -> int:
+    """Return how many full periods a workload has waited; none where none age (O8)."""
+    period_s = policy.ordering.ageing_s
+    return 0 if period_s is None else max(0, int((now - workload.submitted_at) // period_s))
+
+
+def _rungs(policy: Policy, workload: Workload) -> list[int]:
+    """Return the classes that waiting can lift a workload to, the lowest first: of the same rights, open to its team.
+
+    Never the highest: that is serving's.
+    """
+    own = class_of(policy, workload)
+    highest = max((known.value for known in policy.classes), default=0)
+    return sorted(
+        known.value
+        for known in policy.classes
+        if own.value < known.value < highest
+        and (known.borrows, known.yields) == (own.borrows, own.yields)
+        and (known.teams is None or workload.team in known.teams)
+    )
+
+
+def queue(workloads: Iterable[Workload], rank: Ranking = by_priority) -> list[Workload]:
     """Return the queued workloads, first to be considered first (O1).
 
-    Higher priority first; within it what was torn down through no wish of its own, then the earliest submitted.
+    Higher rank first; within it what was torn down through no wish of its own, then the earliest submitted.
     """
     waiting = [workload for workload in workloads if workload.phase is Phase.QUEUED]
-    return sorted(waiting, key=lambda w: (-w.priority, not w.requeued, w.submitted_at, w.name))
+    if rank is by_priority:
+        return sorted(waiting, key=lambda w: (-w.priority, not w.requeued, w.submitted_at, w.name))
+    ranks = {one.name: rank(one) for one in waiting}
+
+    def place(one: Workload) -> tuple[int, int, bool, float, str]:
+        value, beyond = ranks[one.name]
+        return (-value, -beyond, not one.requeued, one.submitted_at, one.name)
+
+    return sorted(waiting, key=place)
 
 
 def by_precedence(services: Iterable[Service]) -> list[Service]:

@@ -7,11 +7,13 @@ would do, and answers with a choice among them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Block, Node
 
 Domain = tuple[str, ...]
+Spare = tuple[list[tuple[int, ...]], int, Domain, str]
+"""How tight a domain is: its fullest nodes, how many it has to spare, and its first node."""
 
 
 def place(
@@ -26,13 +28,15 @@ def place(
     """
     if len(fitting) < bundles:
         return None
+    if bundles == 1 == len(fitting):
+        return (fitting[0].name,) if len(fitting[0].domains) >= depth else None
     best = None
     for kind in uniform(fitting):
         for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
             rooms = [nodes for nodes in domains(kind, level).values() if len(nodes) >= bundles]
             if rooms:
-                chosen = min(rooms, key=lambda nodes: _spare(nodes, bundles, tightness))
-                rank = (-level, _spare(chosen, bundles, tightness))
+                spare, chosen = _tightest(rooms, bundles, tightness)
+                rank = (-level, spare)
                 if best is None or rank < best[0]:
                     best = (rank, _fill(chosen, bundles, level, tightness))
                 break
@@ -58,6 +62,16 @@ def most(nodes: Sequence[Node], depth: int) -> int:
     return max((len(room) for kind in uniform(nodes) for room in domains(kind, depth).values()), default=0)
 
 
+def where(chosen: Sequence[Node]) -> str:
+    """Return the smallest domain that holds all of the nodes, as a reason."""
+    paths = [node.domains for node in chosen]
+    shared = 0
+    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
+        shared += 1
+    domain = "/".join(paths[0][:shared]) or "the fleet"
+    return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0].name} fits"
+
+
 def uniform(nodes: Sequence[Node]) -> list[list[Node]]:
     """Split by accelerator and driver, which a gang never mixes (P4)."""
     kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)
@@ -66,12 +80,25 @@ def uniform(nodes: Sequence[Node]) -> list[list[Node]]:
     return [kinds[key] for key in sorted(kinds)]
 
 
-def _spare(
-    nodes: Sequence[Node], bundles: int, tightness: Callable[[Node], tuple[int, ...]]
-) -> tuple[list[tuple[int, ...]], int, Domain, str]:
-    tightest = sorted(tightness(node) for node in nodes)[:bundles]
-    first = min(nodes, key=lambda node: (node.domains, node.name))
-    return (tightest, len(nodes) - bundles, first.domains, first.name)
+def blocks(nodes: Iterable[Node], level: int) -> dict[Block, list[Node]]:
+    """Return the nodes by the block that they are part of; a node whose place is not known so deep is in none."""
+    found: dict[Block, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if len(node.domains) >= level:
+            found[node.block(level)].append(node)
+    return dict(found)
+
+
+def _tightest(
+    rooms: Sequence[Sequence[Node]], bundles: int, tightness: Callable[[Node], tuple[int, ...]]
+) -> tuple[Spare, Sequence[Node]]:
+    """Return the domain whose nodes are fullest, of equals the one with the fewest to spare, then the first (P2)."""
+    tight = [sorted(map(tightness, nodes))[:bundles] for nodes in rooms]
+    least = min(tight)
+    equal = [nodes for nodes, each in zip(rooms, tight, strict=True) if each == least]
+    firsts = [min((node.domains, node.name) for node in nodes) for nodes in equal]
+    spares = [(least, len(nodes) - bundles, *first) for nodes, first in zip(equal, firsts, strict=True)]
+    return min(zip(spares, equal, strict=True), key=lambda one: one[0])
 
 
 def _fill(nodes: Sequence[Node], bundles: int, level: int, tightness: Callable[[Node], tuple[int, ...]]) -> list[Node]:

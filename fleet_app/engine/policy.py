@@ -30,13 +30,21 @@ class PriorityClass:
     """A named priority and what it entitles to.
 
     Only a class with `borrows` may take a team above its nominal quota; only one with `yields`
-    is ever drained for somebody else.
+    is ever drained for somebody else. Only `teams` may submit at it, all where it is None.
     """
 
     name: str
     value: int
     borrows: bool = False
     yields: bool = False
+    teams: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """For each full `ageing_s` seconds of waiting a workload counts as one class higher; None where none age (O8)."""
+
+    ageing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +119,4 @@ class Policy:
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
     boundary: Boundary | None = None
+    ordering: Ordering = field(default_factory=Ordering)

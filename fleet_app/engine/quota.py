@@ -107,6 +107,23 @@ def above_nominal(tree: QuotaTree, usage: Mapping[str, int], name: str) -> int:
     return max(0, usage.get(name, 0) - tree.nominal(name))
 
 
+def shares_with(tree: QuotaTree, usage: Mapping[str, int], team: str, gpus: int) -> dict[str, int]:
+    """Return what a team and each entry above it would borrow with that many GPUs more, for its weight (O5).
+
+    The team first. The top of a cohort is left out: there is nobody that it could borrow from. What an entry borrows
+    is what it draws beyond all that it and those below it have to share. In units that all entries share.
+    """
+    found: dict[str, int] = {}
+    for entry in _upwards(tree, team):
+        if found and tree.parent(entry) is None:
+            break
+        used, kept = usage.get(entry, 0), tree.kept[entry]
+        own = tree.nominal(entry) if entry == team else tree.subtree[entry]
+        found[entry] = max(0, used + gpus - own) * (tree.weights // tree.entries[entry].weight)
+        gpus = max(0, used + gpus - kept) - max(0, used - kept)
+    return found or {team: max(0, usage.get(team, 0) + gpus) * tree.weights}
+
+
 def _upwards(tree: QuotaTree, name: str) -> Iterator[str]:
     entry: str | None = name if name in tree.entries else None
     while entry is not None:

@@ -17,7 +17,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Node, Shape, total
 from fleet_app.engine.workload import Workload
 
 EXACT_UP_TO = 8
@@ -190,13 +190,13 @@ def _nodes_of(ledger: Ledger, victims: Victims) -> list[Node]:
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
-    able = list(islice(_able(ledger, asker, trial), EXACT_UP_TO + 1))
+    able = list(islice(may_be_asked(ledger, asker, trial), EXACT_UP_TO + 1))
     if len(able) <= EXACT_UP_TO:
         return cheapest(ledger, able, trial.enough_without, trial.may_go)
     return _node_by_node(ledger, asker, trial, rooms)
 
 
-def _able(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
+def may_be_asked(ledger: Ledger, asker: Asker, trial: Trial) -> Iterator[Workload]:
     """Yield who may be asked to leave: on the nodes, and for the books' sake anywhere in the cohort (R5)."""
     met: set[str] = set()
     for name in trial.room:
@@ -233,8 +233,8 @@ def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> V
     if best is None:
         return None
     trial.leave(best[1])
-    _for_the_books(ledger, asker, trial)
-    return _needed(ledger, trial) if trial.enough() else None
+    for_the_books(ledger, asker, trial)
+    return needed_of(ledger, trial) if trial.enough() else None
 
 
 def _by_least_cost(asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> list[tuple[Least, list[Node]]]:
@@ -263,7 +263,7 @@ def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
         return None
     borrowed = tuple([ledger.borrowed(one.team) for one in able])
     question = (node.name, asker.shape, room, tuple(map(_name, able)), borrowed)
-    known = ledger.cheapest_on
+    known = ledger.memo.cheapest_on
     if question not in known:
         known[question] = _fewest(ledger, asker.shape, room, able)
     return known[question]
@@ -273,12 +273,13 @@ def _fewest(ledger: Ledger, shape: Shape, room: Shape, able: Sequence[Workload])
     """Return the cheapest of those that are able to leave with whom the shape fits into the room."""
 
     def enough(gone: Victims) -> bool:
-        return shape.fits(sum([victim.shape for victim in gone], room))
+        return shape.fits_beside(room, total([victim.shape for victim in gone]))
 
-    if not enough(tuple(able)):
+    most = total([room, *(one.shape for one in able)])
+    if not shape.fits(most):
         return None
-    if len(able) == 1 or not any(enough(tuple([one for one in able if one is not spared])) for spared in able):
-        return tuple(sorted(able, key=_name))  # nobody can be spared
+    if not any(shape.fits(most - spared.shape) for spared in able):
+        return tuple(sorted(able, key=_name))
     if len(able) > EXACT_UP_TO:
         return pruned(ledger, able, enough)
     return cheapest(ledger, able, enough, lambda _: True)
@@ -296,10 +297,10 @@ def _in_domain(ledger: Ledger, asker: Asker, domain: Sequence[Node], needed: dic
         more = [victim for victim in needed[node.name] if victim.name not in trial.gone]
         if not trial.ample and trial.may_go(more):
             trial.leave(more)
-    return _needed(ledger, trial, room_only=True) if trial.ample else None
+    return needed_of(ledger, trial, room_only=True) if trial.ample else None
 
 
-def _for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
+def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
     """Let borrowers leave, the cheapest first, until the cohort's books allow the placement too (R5)."""
     if trial.books_allow():
         return
@@ -310,7 +311,7 @@ def _for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
                 return
 
 
-def _needed(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
+def needed_of(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
     """Return those in the trial without whom it is not enough, the dearest spared first (R4)."""
     for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
         trial.stay(victim)

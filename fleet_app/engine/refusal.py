@@ -5,6 +5,7 @@ Knows the ledger and where a workload may run. Changes nothing and chooses nothi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fleet_app.engine import placement, quota, reclaim
@@ -12,7 +13,7 @@ from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted,
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
-from fleet_app.engine.values import Condition, Node, NodeClass
+from fleet_app.engine.values import Block, Condition, Node, NodeClass
 from fleet_app.engine.workload import Workload
 
 
@@ -71,32 +72,33 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
-    yields = ledger.class_of(workload).yields
-    levels = depth(ledger, workload)
-    key = (yields, workload.shape, workload.accelerator)
-    if (key, levels) not in ledger.most_ever:
-        able = ledger.eligible.get(key)
-        if able is None:
-            able = ledger.eligible[key] = _able(ledger, workload)
-        ledger.most_ever[key, levels] = placement.most(able, levels)
-    return ledger.most_ever[key, levels]
+    yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
+    shape = workload.shape
+    question = (yields, shape.gpus, shape.cpu_milli, shape.memory_mib, workload.accelerator, levels)
+    most = ledger.memo.most_ever.get(question)
+    if most is None:
+        counts: Counter[Block] = Counter()
+        for node, alike in ledger.alike():
+            if len(node.domains) >= levels and _would_hold(node, workload, yields=yields):
+                counts[node.block(levels)] += alike
+        most = ledger.memo.most_ever[question] = max(counts.values(), default=0)
+    return most
 
 
-def _able(ledger: Ledger, workload: Workload) -> list[Node]:
-    """Return the nodes that would hold a bundle of it if they were sound and empty."""
-    yields = ledger.class_of(workload).yields
-    return [
-        node
-        for node in ledger.nodes.values()
-        if workload.shape.fits(node.capacity)
+def _would_hold(node: Node, workload: Workload, *, yields: bool) -> bool:
+    """Return whether a node would hold a bundle of it if it were sound and empty."""
+    return (
+        workload.shape.fits(node.capacity)
         and (yields or node.node_class is NodeClass.TRAINING)
         and (workload.accelerator is None or node.accelerator == workload.accelerator)
-    ]
+    )
 
 
 def _kept_out(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes that only their quarantine keeps it off, full or not (H4)."""
-    return [node for node in _able(ledger, workload) if node.condition is Condition.QUARANTINED]
+    yields = ledger.class_of(workload).yields
+    quarantined = (node for node in ledger.nodes.values() if node.condition is Condition.QUARANTINED)
+    return [node for node in quarantined if _would_hold(node, workload, yields=yields)]
 
 
 def _room(

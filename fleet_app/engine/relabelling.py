@@ -32,7 +32,7 @@ def step(ledger: Ledger, crossings: Sequence[Crossing]) -> Iterator[Move | Relab
 
 
 def _committed_on(ledger: Ledger, node: str) -> list[Workload]:
-    there = (one for one in ledger.workloads.values() if one.holding and node in one.nodes)
+    there = (one for one in ledger.holding if node in one.nodes)
     return [one for one in there if not ledger.class_of(one).yields]
 
 

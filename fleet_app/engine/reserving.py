@@ -6,9 +6,12 @@ Knows the ledger and those ends. Does not admit anybody, and asks nobody to leav
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from heapq import nsmallest
 
 from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, depth, eligible
@@ -17,7 +20,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker, Trial
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Block, Node, Shape
 from fleet_app.engine.workload import Workload
 
 Moment = tuple[float, str]
@@ -69,7 +72,9 @@ def _plan(ledger: Ledger, workload: Workload) -> Start | None:
     asked_at, after = max(found, default=(ledger.now, ""))
     if len(found) < len(known) or asked_at <= ledger.now:
         return None
-    _keep(ledger, workload, _nearest_of(ledger, workload, trial.fitting(), trial.room.__getitem__, lambda _: True))
+    fitting = trial.fitting()
+    blocks = placement.blocks(fitting, seeks.depth)
+    _keep(ledger, workload, _nearest_of(ledger, workload, blocks, fitting, trial.room.__getitem__))
     start = Start(asked_at=asked_at, at=asked_at + ledger.policy.drain.longest_grace_s, after=after)
     ledger.starts[workload.name] = start
     return start
@@ -81,8 +86,8 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
     if left >= workload.gpus:
         return ledger.now, ""
     ends: list[tuple[float, str, int]] = []
-    for one in ledger.workloads.values():
-        if one.team == workload.team and one.holding and not ledger.class_of(one).yields:
+    for one in ledger.holding:
+        if one.team == workload.team and not ledger.class_of(one).yields:
             end = gone_at(ledger.policy.drain, one, ledger.now)
             if end is not None:
                 ends.append((end, one.name, one.gpus))
@@ -115,44 +120,69 @@ def _always_yields(seeks: Asker, lodger: Workload) -> bool:
 
 def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes on which the workload is nearest to fitting, with everybody gone who may be asked (O4)."""
-    seeks, nodes = asker(ledger, workload), eligible(ledger, workload)
-    ever = {node.name for node in rooms_of(ledger, workload.shape, nodes).ever()}
+    seeks, nodes, free = asker(ledger, workload), eligible(ledger, workload), is_free(ledger)
 
     @cache
     def room(name: str) -> Shape:
         return reclaim.most_room(ledger, seeks, ledger.nodes[name])
 
-    def fits(node: Node) -> bool:
-        return node.name in ever and workload.shape.fits(room(node.name))
-
-    able = list(filter(is_free(ledger), _able(ledger, workload, nodes)))
-    return _nearest_of(ledger, workload, able, room, fits)
+    ever = filter(free, rooms_of(ledger, workload.shape, nodes).ever())
+    fitting = [node for node in ever if workload.shape.fits(room(node.name))]
+    return _nearest_of(ledger, workload, _blocks_of(ledger, workload, nodes), fitting, room)
 
 
 def _nearest_of(
     ledger: Ledger,
     workload: Workload,
-    nodes: Sequence[Node],
+    blocks: dict[Block, list[Node]],
+    fitting: Sequence[Node],
     room: Callable[[str], Shape],
-    fits: Callable[[Node], bool],
 ) -> list[Node]:
-    """Return one node a bundle in one domain, those that fit first.
+    """Return one node a bundle that is kept for nobody, all in one of the blocks, those that fit first.
 
     Of equally near ones those with the least idle now, which others could use meanwhile.
     """
-    options = [
-        (-sum(map(fits, domain)), key, kind[0].accelerator, kind[0].driver, domain)
-        for kind in placement.uniform(nodes)
-        for key, domain in placement.domains(kind, depth(ledger, workload)).items()
-        if len(domain) >= workload.bundles
-    ]
-    if not options:
+    levels, bundles = depth(ledger, workload), workload.bundles
+    fit_in = Counter(node.block(levels) for node in fitting)
+    for block in sorted(blocks, key=lambda one: (-fit_in[one], one)):
+        nodes = [node for node in blocks[block] if node.name not in ledger.reserved]
+        if len(nodes) >= bundles:
+            break
+    else:
         return []
 
-    def nearness(node: Node) -> tuple[bool, int, int, tuple[str, ...], str]:
-        return (not fits(node), -room(node.name).gpus, ledger.free[node.name].gpus, node.domains, node.name)
+    def nearness(node: Node) -> tuple[int, int, tuple[str, ...], str]:
+        return (-room(node.name).gpus, ledger.free[node.name].gpus, node.domains, node.name)
 
-    return sorted(min(options, key=lambda option: option[:4])[4], key=nearness)[: workload.bundles]
+    fits = {node.name for node in fitting}
+    found = nsmallest(bundles, (node for node in nodes if node.name in fits), key=nearness)
+    rest = [node for node in nodes if node.name not in fits] if len(found) < bundles else []
+    return [*found, *_roomiest(ledger, rest, bundles - len(found), nearness)]
+
+
+def _roomiest(
+    ledger: Ledger, nodes: Sequence[Node], count: int, nearness: Callable[[Node], tuple[int, int, tuple[str, ...], str]]
+) -> list[Node]:
+    """Return the nearest nodes; not all are looked at: with everybody gone, asked or not, some could be no nearer."""
+    most = ledger.most_gpus
+    found: list[tuple[tuple[int, int, tuple[str, ...], str], Node]] = []
+    for node in sorted(nodes, key=lambda node: -most[node.name]):
+        if len(found) == count and -most[node.name] > found[-1][0][0]:
+            break
+        insort(found, (nearness(node), node), key=lambda one: one[0])
+        del found[count:]
+    return [node for _, node in found]
+
+
+def _blocks_of(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> dict[Block, list[Node]]:
+    """Return the blocks of those nodes that would hold a bundle if all work of the fleet there had ended."""
+    levels = depth(ledger, workload)
+    question = (workload.shape, levels, id(nodes))
+    known = ledger.memo.blocks.get(question)
+    if known is None:
+        able = [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]
+        known = ledger.memo.blocks[question] = placement.blocks(able, levels)
+    return known
 
 
 def _keep(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
@@ -161,14 +191,6 @@ def _keep(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
 
 
 def _could_be_placed(ledger: Ledger, workload: Workload) -> bool:
-    """Return whether the workload would fit if all work of the fleet had ended; the same for all alike in this."""
-    nodes, levels = eligible(ledger, workload), depth(ledger, workload)
-    question = (workload.shape, levels, id(nodes))
-    if question not in ledger.most_ever:
-        ledger.most_ever[question] = placement.most(_able(ledger, workload, nodes), levels)
-    return ledger.most_ever[question] >= workload.bundles
-
-
-def _able(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes on which a bundle would fit if all work of the fleet there had ended."""
-    return [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]
+    """Return whether the workload would fit if all work of the fleet had ended."""
+    blocks = _blocks_of(ledger, workload, eligible(ledger, workload))
+    return any(len(nodes) >= workload.bundles for nodes in blocks.values())

@@ -7,7 +7,7 @@ not know who may be asked to leave for whom: that every lodger goes is the most 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.values import Node, Shape
@@ -29,24 +29,27 @@ class Rooms:
         self._places = {node.name: place for place, node in enumerate(nodes)}
         self._now: set[int] = set()
         self._soon: set[int] = set()
-        self._ever: set[int] = set()
         self._least: dict[int, Least] = {}
+        """By place; a node that is not in it would not do with every lodger gone."""
         self._read = len(ledger.changed)
-        for name in self._places:
-            self._look(name)
-        self._cheapest = sorted((self._least[place], place) for place in self._ever)
+        for name, place in self._places.items():
+            self._look(name, place)
+        self._cheapest = sorted([(least, place) for place, least in self._least.items()])
 
     def now(self) -> list[Node]:
         """Return the nodes with room that is free."""
+        self._catch_up()
         return self._listed(self._now)
 
     def soon(self) -> list[Node]:
         """Return the nodes with room once everything that is leaving has left."""
+        self._catch_up()
         return self._listed(self._soon)
 
     def ever(self) -> list[Node]:
         """Return the nodes with room once every lodger has left too."""
-        return self._listed(self._ever)
+        self._catch_up()
+        return self._listed(self._least)
 
     def cheapest(self) -> Iterator[tuple[Least, Node]]:
         """Yield the nodes with room once every lodger has left, those first where least could have to be lost."""
@@ -58,9 +61,9 @@ class Rooms:
         self._catch_up()
         return self._least[self._places[node.name]]
 
-    def _listed(self, places: set[int]) -> list[Node]:
-        self._catch_up()
-        return [self._nodes[place] for place in sorted(places)]
+    def _listed(self, places: Iterable[int]) -> list[Node]:
+        nodes = self._nodes
+        return [nodes[place] for place in sorted(places)]
 
     def _catch_up(self) -> None:
         changed = self._ledger.changed
@@ -68,40 +71,41 @@ class Rooms:
             return
         for name in sorted(set(changed[self._read :]) & self._places.keys()):
             place = self._places[name]
-            if place in self._ever:
-                del self._cheapest[bisect_left(self._cheapest, (self._least[place], place))]
-            self._look(name)
-            if place in self._ever:
-                insort(self._cheapest, (self._least[place], place))
+            before = self._least.pop(place, None)
+            self._now.discard(place)
+            self._soon.discard(place)
+            self._look(name, place)
+            self._move(place, before, self._least.get(place))
         self._read = len(changed)
 
-    def _look(self, name: str) -> None:
-        ledger, shape, place = self._ledger, self._shape, self._places[name]
-        room = ledger.soon(name)
-        lodgers = ledger.lodgers.get(name, ())
-        fits_soon = shape.fits(room)
-        _keep(self._now, place, shape.fits(ledger.free[name]))
-        _keep(self._soon, place, fits_soon)
-        _keep(self._ever, place, fits_soon or shape.fits(sum([lodger.shape for lodger in lodgers], room)))
-        if fits_soon:
+    def _move(self, place: int, before: Least | None, after: Least | None) -> None:
+        if before != after:
+            if before is not None:
+                del self._cheapest[bisect_left(self._cheapest, (before, place))]
+            if after is not None:
+                insort(self._cheapest, (after, place))
+
+    def _look(self, name: str, place: int) -> None:
+        ledger, shape = self._ledger, self._shape
+        if shape.gpus > ledger.most_gpus[name]:
+            return
+        free, coming = ledger.free[name], ledger.coming.get(name)
+        if shape.fits(free):
+            self._now.add(place)
+        if shape.fits(free) if coming is None else shape.fits_beside(free, coming):
+            self._soon.add(place)
             self._least[place] = NOBODY
-        elif place in self._ever:
-            least = ledger.least_lost(name)
-            short = max(0, shape.gpus - room.gpus)
-            self._least[place] = (least.priority, max(least.lost, short * least.lost_per_gpu))
-
-
-def _keep(places: set[int], place: int, fits: bool) -> None:  # noqa: FBT001
-    if fits:
-        places.add(place)
-    else:
-        places.discard(place)
+            return
+        lodgers = ledger.lodgers_of(name)
+        room = free if coming is None else free + coming
+        if shape.fits_beside(room, lodgers.room):
+            self._least[place] = lodgers.at_least(max(0, shape.gpus - room.gpus))
 
 
 def rooms_of(ledger: Ledger, shape: Shape, nodes: Sequence[Node]) -> Rooms:
     """Return the index of a shape on a list of nodes that the ledger keeps, such as `eligible` returns."""
     key = (shape, id(nodes))
-    known = ledger.indexes.get(key)
+    known = ledger.memo.indexes.get(key)
     if not isinstance(known, Rooms):
-        known = ledger.indexes[key] = Rooms(ledger, shape, nodes)
+        known = ledger.memo.indexes[key] = Rooms(ledger, shape, nodes)
     return known

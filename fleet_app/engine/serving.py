@@ -178,15 +178,15 @@ def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeG
 def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:
     """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its replicas (S2)."""
     own: dict[str, int] = defaultdict(int)
-    for grant in need.kept:
+    for grant in need.kept if need.service.spread else ():
         own[grant.node] += 1
+    gpus = {node.name: ledger.soon(node.name).gpus for node in nodes}
     in_domain: dict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
-        in_domain[node.domains] += ledger.soon(node.name).gpus
+        in_domain[node.domains] += gpus[node.name]
 
     def rank(node: Node) -> tuple[int, int, int, tuple[str, ...], str]:
-        alike = own[node.name] if need.service.spread else 0
-        return (alike, ledger.soon(node.name).gpus, in_domain[node.domains], node.domains, node.name)
+        return (own[node.name], gpus[node.name], in_domain[node.domains], node.domains, node.name)
 
     return min(nodes, key=rank).name
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from fleet_app.engine import quota
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.matching import Sought, Tally
+from fleet_app.engine.values import Block, Node, Shape
 from fleet_app.engine.workload import Workload
-
-Domain = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class Asker:
 
     `anyone` is whether every yielding workload on the nodes may be asked (serving, on its own nodes), or only those
     of the asker's own team, of teams that borrow, and those that passed it: that started there after `since`, when it
-    began to wait, in seconds (R2).
+    began to wait, in seconds (R2). With `sought` it is for bundles of several shapes, placed together (P7).
     """
 
     name: str
@@ -36,6 +35,7 @@ class Asker:
     depth: int = 0
     anyone: bool = False
     since: float = math.inf
+    sought: Sought | None = None
 
     def passed_by(self, lodger: Workload) -> bool:
         """Return whether a workload started while the asker waited."""
@@ -44,7 +44,7 @@ class Asker:
     @property
     def gpus(self) -> int:
         """Return the GPUs of all of its bundles together."""
-        return self.shape.gpus * self.bundles
+        return self.shape.gpus * self.bundles if self.sought is None else self.sought.gpus
 
 
 class Trial:
@@ -58,21 +58,24 @@ class Trial:
         self.room = {name: ledger.soon(name) for name in self.nodes}
         self.books = dict(ledger.used_soon)
         self.gone: dict[str, Workload] = {}
-        self.fits: Counter[Domain] = Counter(
-            self._domain(name) for name, room in self.room.items() if asker.shape.fits(room)
+        self.fits: Counter[Block] = Counter(
+            self.nodes[name].block(self.asker.depth) for name, room in self.room.items() if asker.shape.fits(room)
         )
-        self.ample = sum(count >= asker.bundles for count in self.fits.values())
+        self.tally = None if asker.sought is None else Tally(asker.sought, self.nodes, self.has_room)
+        self.ample = (
+            sum(count >= asker.bundles for count in self.fits.values()) if self.tally is None else self.tally.ample
+        )
 
     def leave(self, victims: Iterable[Workload]) -> None:
         """Let these leave too."""
         for victim in victims:
             self.gone[victim.name] = victim
-            self._move(victim, victim.shape, -victim.gpus)
+            self._move(victim, leaves=True)
 
     def stay(self, victim: Workload) -> None:
         """Let one that left stay after all."""
         del self.gone[victim.name]
-        self._move(victim, Shape() - victim.shape, victim.gpus)
+        self._move(victim, leaves=False)
 
     def enough(self) -> bool:
         """Return whether some domain has room for all bundles, and the books allow it."""
@@ -106,6 +109,10 @@ class Trial:
                 return False
         return True
 
+    def has_room(self, name: str, shape: Shape) -> bool:
+        """Return whether a shape fits on a node."""
+        return shape.fits(self.room[name])
+
     def fitting(self) -> list[Node]:
         """Return the nodes on which a bundle fits."""
         return [node for name, node in self.nodes.items() if self.asker.shape.fits(self.room[name])]
@@ -114,19 +121,20 @@ class Trial:
         here = any(name in self.nodes for name in victim.nodes)
         return victim.team == self.asker.team or (here and (self.asker.anyone or self.asker.passed_by(victim)))
 
-    def _domain(self, name: str) -> Domain:
-        node = self.nodes[name]
-        return (node.accelerator, node.driver, node.domains[: self.asker.depth])
-
-    def _move(self, victim: Workload, freed: Shape, gpus: int) -> None:
-        quota.charge(self.ledger.tree, self.books, victim.team, gpus)
-        for name in victim.nodes:
+    def _move(self, victim: Workload, *, leaves: bool) -> None:
+        quota.charge(self.ledger.tree, self.books, victim.team, -victim.gpus if leaves else victim.gpus)
+        for name, shape in victim.seats:
             if name in self.nodes:
-                fitted = self.asker.shape.fits(self.room[name])
-                self.room[name] += freed
-                self._count(self._domain(name), self.asker.shape.fits(self.room[name]) - fitted)
+                before = self.room[name]
+                after = self.room[name] = before + shape if leaves else before - shape
+                if self.tally is None:
+                    change = self.asker.shape.fits(after) - self.asker.shape.fits(before)
+                    self._count(self.nodes[name].block(self.asker.depth), change)
+                else:
+                    self.tally.look(name)
+                    self.ample = self.tally.ample
 
-    def _count(self, domain: Domain, change: int) -> None:
-        before = self.fits[domain] >= self.asker.bundles
-        self.fits[domain] += change
-        self.ample += (self.fits[domain] >= self.asker.bundles) - before
+    def _count(self, block: Block, change: int) -> None:
+        before = self.fits[block] >= self.asker.bundles
+        self.fits[block] += change
+        self.ample += (self.fits[block] >= self.asker.bundles) - before

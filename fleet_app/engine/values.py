@@ -6,6 +6,7 @@ Does not know workloads, teams, priorities or time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,6 +39,14 @@ class Shape:
         """Return whether this shape fits into `room`, every part of it."""
         return self.gpus <= room.gpus and self.cpu_milli <= room.cpu_milli and self.memory_mib <= room.memory_mib
 
+    def fits_beside(self, room: Shape, more: Shape) -> bool:
+        """Return whether this shape fits into both together."""
+        return (
+            self.gpus <= room.gpus + more.gpus
+            and self.cpu_milli <= room.cpu_milli + more.cpu_milli
+            and self.memory_mib <= room.memory_mib + more.memory_mib
+        )
+
     def at_least_nothing(self) -> Shape:
         """Return the shape with negative parts raised to zero."""
         return Shape(
@@ -52,6 +61,21 @@ class Shape:
 
 
 NOTHING = Shape()
+
+
+def total(shapes: Sequence[Shape]) -> Shape:
+    """Return the sum of the shapes, part by part; many at once cost less than one by one."""
+    if len(shapes) == 1:
+        return shapes[0]
+    return Shape(
+        gpus=sum([shape.gpus for shape in shapes]),
+        cpu_milli=sum([shape.cpu_milli for shape in shapes]),
+        memory_mib=sum([shape.memory_mib for shape in shapes]),
+    )
+
+
+Block = tuple[tuple[str, ...], str, str]
+"""A domain, an accelerator and a driver: the nodes of one block have all three in common (P4)."""
 
 
 class NodeClass(StrEnum):
@@ -119,3 +143,7 @@ class Node:
     def placeable(self) -> bool:
         """Return whether new work may be placed on the node."""
         return self.condition is Condition.READY
+
+    def block(self, level: int) -> Block:
+        """Return the block that the node is part of, `level` levels deep."""
+        return (self.domains[:level], self.accelerator, self.driver)

@@ -5,6 +5,7 @@ Knows what each asks for and what it has. Does not know nodes' room, quota sums 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,8 +21,30 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Bundles of one shape in a workload of several shapes."""
+
+    name: str
+    shape: Shape
+    bundles: int = 1
+
+
+def widest(groups: Iterable[Group]) -> Shape:
+    """Return the most GPUs, CPUs and memory that a bundle of any of the groups has."""
+    shapes = [group.shape for group in groups]
+    return Shape(
+        gpus=max((shape.gpus for shape in shapes), default=0),
+        cpu_milli=max((shape.cpu_milli for shape in shapes), default=0),
+        memory_mib=max((shape.memory_mib for shape in shapes), default=0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A gang or a backfill job: `bundles` bundles of `shape`, one a node, all or none.
+
+    With `groups` it has several shapes: ranks are numbered group after group, `bundles` is how many there are in all,
+    and `shape` is the most of each part that any of them has.
 
     `nodes` are the nodes it holds, in rank order; empty while it is queued.
     `within` names the topology level that must hold all of it; None prefers the smallest that fits.
@@ -39,6 +62,7 @@ class Workload:
     priority: int
     shape: Shape
     bundles: int = 1
+    groups: tuple[Group, ...] = ()
     within: str | None = None
     accelerator: str | None = None
     submitted_at: float = 0.0
@@ -74,9 +98,43 @@ class Workload:
         return self.phase is Phase.DRAINING and self.deadline_at is None and not self.killed
 
     @property
+    def asked(self) -> tuple[object, ...]:
+        """Return all on which it depends whether and where it may start, but for its place in the queue and its end."""
+        shape = self.shape
+        return (
+            self.team,
+            self.priority,
+            self.kind,
+            shape.gpus,
+            shape.cpu_milli,
+            shape.memory_mib,
+            self.bundles,
+            self.groups,
+            self.within,
+            self.accelerator,
+            self.broken_drains,
+        )
+
+    @property
     def gpus(self) -> int:
         """Return the GPUs of all of its bundles together."""
+        if self.groups:
+            return sum([group.shape.gpus * group.bundles for group in self.groups])
         return self.shape.gpus * self.bundles
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shape of each rank's bundle."""
+        if not self.groups:
+            return (self.shape,) * self.bundles
+        return tuple([group.shape for group in self.groups for _ in range(group.bundles)])
+
+    @property
+    def seats(self) -> list[tuple[str, Shape]]:
+        """Return each node that it holds with the shape that it has there, in rank order."""
+        if not self.groups:
+            return [(node, self.shape) for node in self.nodes]
+        return list(zip(self.nodes, self.shapes, strict=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,10 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleet_app.arbiter import inbox, status
+from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
+from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.gateway.body import read_object, read_text
 from fleet_app.gateway.known import TERMINAL, Known, Workloads
@@ -33,10 +35,12 @@ MOST_EVENTS = 10_000
 # The keys of an explanation whose wait has no numbers, as for what has ended.
 _NO_NUMBERS: dict[str, object] = {
     "ahead": [],
+    "turns": [],
     "reason": None,
     "asked": None,
     "available": None,
     "level": None,
+    "group": None,
     "rooms": [],
     "blocked_by": [],
 }
@@ -190,9 +194,13 @@ class ControlApi:
         if snapshot is not None:
             with contextlib.suppress(NotFoundError):  # it has ended, or nobody has looked at it yet
                 # A whole decision is made for it: not on the loop that serves the others.
-                return web.json_response(await asyncio.to_thread(status.explain, snapshot, rules, name))
+                return web.json_response(await asyncio.to_thread(self._explained, snapshot, rules, name))
         known = self._find(request)
-        return web.json_response({"name": known.name, "sentence": _plainly(known), **_NO_NUMBERS})
+        before = [] if snapshot is None else status.past(self._workloads.journal.latest_events(name), snapshot.at)
+        return web.json_response({"name": known.name, "sentence": _plainly(known), "past": before, **_NO_NUMBERS})
+
+    def _explained(self, snapshot: Snapshot, rules: Policy, name: str) -> status.Row:
+        return status.explain(snapshot, rules, name, self._workloads.journal.latest_events(name))
 
     def _records(self) -> list[Record]:
         """Return the journal's workloads, and as queued those that nobody has taken in yet."""

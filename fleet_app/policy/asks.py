@@ -15,18 +15,13 @@ from fleet_app.policy.schema import Entry, PolicyFile, entries, may_use, nominal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Who asks for how much: `bundles` bundles of `gpus` GPUs at the class named `priority`."""
+    """Who asks for how much: `gpus` GPUs a bundle, `total_gpus` in all, at the class named `priority`."""
 
     kind: str
     team: str
     priority: str
-    bundles: int
     gpus: int
-
-    @property
-    def total_gpus(self) -> int:
-        """Return the GPUs of all bundles together."""
-        return self.bundles * self.gpus
+    total_gpus: int
 
 
 def check_ask(ask: Ask, policy: PolicyFile) -> list[Problem]:

@@ -14,7 +14,7 @@ from fleet_app.engine import policy as engine
 from fleet_app.policy.checks import check
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import from_pydantic
-from fleet_app.policy.schema import Boundary, Entry, PolicyFile, entries, nominal_gpus
+from fleet_app.policy.schema import Boundary, Entry, PolicyFile, PriorityClass, entries, may_use, nominal_gpus
 
 
 def load_policy(path: Path | str) -> PolicyFile:
@@ -43,10 +43,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
     return engine.Policy(
         levels=policy.topology.levels,
         quotas=tuple(_quota(entry) for entry in entries(policy)),
-        classes=tuple(
-            engine.PriorityClass(name=name, value=item.value, borrows=item.borrows, yields=item.yields)
-            for name, item in sorted(policy.classes.items())
-        ),
+        classes=tuple(_class(policy, name, item) for name, item in sorted(policy.classes.items())),
         drain=engine.DrainContract(
             grace_s=policy.drain.grace,
             longest_grace_s=policy.drain.longest_grace,
@@ -54,6 +51,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
+        ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
         headroom=engine.Headroom(
             immediate_gpus=policy.headroom.immediate,
             quantile=policy.headroom.quantile,
@@ -92,6 +90,12 @@ def _boundary(boundary: Boundary) -> engine.Boundary:
         margin_gpus=boundary.margin,
         most_nodes_a_week=boundary.most_nodes_a_week,
     )
+
+
+def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.PriorityClass:
+    able = tuple(entry.name for entry in entries(policy) if entry.is_team and may_use(entry, item))
+    teams = None if item.teams is None else able
+    return engine.PriorityClass(name=name, value=item.value, borrows=item.borrows, yields=item.yields, teams=teams)
 
 
 def _quota(entry: Entry) -> engine.Quota:

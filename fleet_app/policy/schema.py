@@ -101,6 +101,15 @@ class DrainContract(Section):
     min_run: Seconds = 0.0
 
 
+class Ordering(Section):
+    """How waiting counts: for each full `ageing` a workload counts as one class higher; left out, none age.
+
+    Only among classes with the same rights at which its team may submit, and never the class of services.
+    """
+
+    ageing: PositiveSeconds | None = None
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas.
 
@@ -180,6 +189,7 @@ class PolicyFile(Section):
     classes: Annotated[dict[Name, PriorityClass], Field(min_length=1, default_factory=standard_classes)]
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
+    ordering: Ordering = Ordering()
     headroom: Headroom = Headroom()
     health: Health = Health()
     boundary: Boundary | None = None

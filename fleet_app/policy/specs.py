@@ -11,13 +11,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
 from fleet_app.engine.values import Shape
-from fleet_app.engine.workload import Kind, Workload
+from fleet_app.engine.workload import Kind, Workload, widest
 from fleet_app.policy.asks import Ask, check_ask
 from fleet_app.policy.document import read_document
+from fleet_app.policy.groups import (
+    SHAPE_KEYS,
+    GroupSpecs,
+    check_groups,
+    read_groups,
+    refuse_shapes_beside_groups,
+    to_groups,
+)
 from fleet_app.policy.problems import Problem, closest, from_pydantic, refuse
 from fleet_app.policy.schema import NoticeKind, PolicyFile, Section, WorkloadKind
 from fleet_app.policy.units import Mebibytes, MilliCpus, Name, PositiveGpus, PositiveSeconds
@@ -47,9 +62,10 @@ def _check_entrypoint(value: str) -> str:
 class WorkloadSpec(Section):
     """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
 
-    A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB. `priority` names a class. `within` names the
-    topology level that must hold all of it. `grace` and `max_run_time` are in seconds. `notice` is how a drain is
-    raised: by the fleet's library inside the job, or also by SIGTERM.
+    A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB; with `groups` the bundles are theirs, and
+    those keys mean nothing. `priority` names a class. `within` names the topology level that must hold all of it.
+    `grace` and `max_run_time` are in seconds. `notice` is how a drain is raised: by the fleet's library inside the
+    job, or also by SIGTERM.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -60,6 +76,7 @@ class WorkloadSpec(Section):
     gpus: PositiveGpus = 1
     cpus: MilliCpus = 1000
     memory: Mebibytes = 0
+    groups: GroupSpecs | None = None
     within: Name | None = None
     accelerator: Name | None = None
     grace: PositiveSeconds
@@ -69,7 +86,15 @@ class WorkloadSpec(Section):
     @property
     def total_gpus(self) -> int:
         """Return the GPUs of all bundles together."""
+        if self.groups:
+            return sum(group.total_gpus for group in self.groups.values())
         return self.nodes * self.gpus
+
+    @model_serializer(mode="wrap")
+    def _said_once(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out what the groups say, so that what is written can be read again."""
+        values: dict[str, object] = whole(self)
+        return {key: value for key, value in values.items() if not (self.groups and key in SHAPE_KEYS)}
 
 
 class ServiceSpec(Section):
@@ -121,6 +146,8 @@ def spec_from_metadata(
     for key in _COUNTS:
         if isinstance(text := given.get(key), str) and _WHOLE.fullmatch(text):
             given[key] = int(text)
+    if "groups" in given:
+        given["groups"] = read_groups(given["groups"], "metadata")
     return _spec({**given, "name": name}, policy, fleet_gpus, "metadata")
 
 
@@ -147,7 +174,7 @@ def submission_from_mapping(
 def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> ServiceSpec:
     """Return what a service asks, checked against the policy; raise RequestError."""
     spec = _validated(ServiceSpec, obj, "service")
-    problems = check_ask(_ask(spec, policy.default_class.service, bundles=max(1, spec.floor)), policy)
+    problems = check_ask(_ask(spec, policy.default_class.service, max(1, spec.floor) * spec.gpus), policy)
     if spec.floor > spec.max:
         problems.append(
             Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
@@ -158,13 +185,15 @@ def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> Servi
 
 def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> Workload:
     """Return the engine's queued workload of a spec that this policy has accepted; `submitted_at` in seconds."""
+    groups = to_groups(spec.groups or {})
     return Workload(
         name=spec.name,
         kind=Kind(spec.kind),
         team=spec.team,
         priority=policy.classes[spec.priority].value,
-        shape=Shape(gpus=spec.gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
-        bundles=spec.nodes,
+        shape=widest(groups) if groups else Shape(gpus=spec.gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
+        bundles=sum(group.bundles for group in groups) or spec.nodes,
+        groups=groups,
         within=spec.within,
         accelerator=spec.accelerator,
         submitted_at=submitted_at,
@@ -182,6 +211,7 @@ def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None,
             fix="Deploy it with Ray Serve and the fleet's autoscaling policy; it then announces itself",
         )
         refuse([problem], source)
+    refuse_shapes_beside_groups(obj, source)
     spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
     refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")
     return spec
@@ -206,12 +236,15 @@ def _validated(model: type[Model], obj: Mapping[str, object], source: str) -> Mo
         raise  # not reached: pydantic never reports an error without details
 
 
-def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, bundles: int) -> Ask:
-    return Ask(kind=spec.kind, team=spec.team, priority=priority, bundles=bundles, gpus=spec.gpus)
+def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, total_gpus: int) -> Ask:
+    grouped = isinstance(spec, WorkloadSpec) and spec.groups
+    gpus = 0 if grouped else spec.gpus  # those of groups are checked by name
+    return Ask(kind=spec.kind, team=spec.team, priority=priority, gpus=gpus, total_gpus=total_gpus)
 
 
 def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
-    problems = check_ask(_ask(spec, spec.priority, spec.nodes), policy)
+    problems = check_ask(_ask(spec, spec.priority, spec.total_gpus), policy)
+    problems += check_groups(spec.groups, policy.topology.gpus_per_node) if spec.groups else ()
     if spec.within is not None and spec.within not in policy.topology.levels:
         problems.append(
             Problem(
@@ -229,11 +262,8 @@ def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | No
             )
         )
     if fleet_gpus is not None and spec.total_gpus > fleet_gpus:
-        problems.append(
-            Problem(
-                path=("nodes",),
-                what=f"{spec.nodes} nodes of {spec.gpus} GPUs are {spec.total_gpus}; the fleet has {fleet_gpus}",
-                fix="Ask for fewer nodes",
-            )
-        )
+        has = f"are {spec.total_gpus}; the fleet has {fleet_gpus}"
+        what = f"the GPUs of all groups {has}" if spec.groups else f"{spec.nodes} nodes of {spec.gpus} GPUs {has}"
+        path = ("groups",) if spec.groups else ("nodes",)
+        problems.append(Problem(path=path, what=what, fix="Ask for fewer nodes"))
     return problems

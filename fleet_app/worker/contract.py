@@ -262,6 +262,7 @@ ENV_BUNDLES = "FLEET_BUNDLES"
 ENV_GPUS_PER_BUNDLE = "FLEET_GPUS_PER_BUNDLE"
 ENV_CPU_MILLI_PER_BUNDLE = "FLEET_CPU_MILLI_PER_BUNDLE"
 ENV_NODES = "FLEET_NODES"
+ENV_GROUPS = "FLEET_GROUPS"
 ENV_RESUME_URI = "FLEET_RESUME_URI"
 ENV_RESUME_STEP = "FLEET_RESUME_STEP"
 ENV_CHECKPOINT_DIR = "FLEET_CHECKPOINT_DIR"
@@ -273,10 +274,21 @@ ENV_RAY_HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankGroup:
+    """Ranks of one shape in an attempt of several shapes: how many, with how much in each bundle."""
+
+    name: str
+    ranks: int
+    gpus: int
+    cpu_milli: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnvironment:
     """What the arbiter tells every process of one attempt; bundle i of the group is rank i.
 
-    `nodes` are node names in rank order. `resume_uri` and `resume_step` are both None when there is no
+    `nodes` are node names in rank order. With `groups` ranks are numbered group after group, and the numbers for each
+    bundle are the most that any has. `resume_uri` and `resume_step` are both None when there is no
     acknowledged checkpoint to resume from.
     """
 
@@ -291,6 +303,7 @@ class JobEnvironment:
     grace_s: float
     resume_uri: str | None = None
     resume_step: int | None = None
+    groups: tuple[RankGroup, ...] = ()
 
     def to_env(self) -> dict[str, str]:
         """Return it as environment variables, with those by which Ray itself keeps the drain contract."""
@@ -310,6 +323,8 @@ class JobEnvironment:
             # Without it a driver that holds no GPU sees all GPUs of its node.
             ENV_RAY_HIDE_GPUS: "1",
         }
+        if self.groups:
+            env[ENV_GROUPS] = json.dumps([dataclasses.asdict(group) for group in self.groups])
         if self.resume_uri is not None and self.resume_step is not None:
             env |= {ENV_RESUME_URI: self.resume_uri, ENV_RESUME_STEP: str(self.resume_step)}
         return env
@@ -333,6 +348,7 @@ class JobEnvironment:
                 grace_s=float(env[ENV_GRACE_S]),
                 resume_uri=env.get(ENV_RESUME_URI),
                 resume_step=None if step is None else int(step),
+                groups=tuple(_build(RankGroup, group) for group in json.loads(env.get(ENV_GROUPS, "[]"))),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise BadEntryError(f"the environment of {env[ENV_ATTEMPT]} is not a fleet job's: {error!r}") from error

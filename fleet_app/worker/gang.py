@@ -16,7 +16,7 @@ from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet_app.worker.contract import ENV_ATTEMPT, JobEnvironment
+from fleet_app.worker.contract import ENV_ATTEMPT, JobEnvironment, RankGroup
 
 NICENESS = "RAY_worker_niceness"
 """The environment variable in which an actor is told how nice to be."""
@@ -72,9 +72,33 @@ class Membership:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """Return the GPUs and CPUs of one bundle as Ray writes them; absent when there are none."""
-        amounts = {"GPU": self.job.gpus_per_bundle, "CPU": self.job.cpu_milli_per_bundle / 1000}
-        return {name: amount for name, amount in amounts.items() if amount}
+        """Return the GPUs and CPUs of one bundle as Ray writes them; absent when there are none.
+
+        With groups the most that any bundle has; `bundle_of` is each rank's own.
+        """
+        return _amounts(self.job.gpus_per_bundle, self.job.cpu_milli_per_bundle)
+
+    def bundle_of(self, rank: int) -> dict[str, float]:
+        """Return the GPUs and CPUs of a rank's bundle, as `bundle` does."""
+        group = self._group_of(rank)
+        return self.bundle if group is None else _amounts(group.gpus, group.cpu_milli)
+
+    def group_of(self, rank: int) -> str | None:
+        """Return the name of the group that a rank is in; None in a gang of one shape."""
+        group = self._group_of(rank)
+        return None if group is None else group.name
+
+    def ranks_of(self, group: str) -> range:
+        """Return the ranks of a group. Raises KeyError when the gang has none of that name."""
+        first = 0
+        for each in self.job.groups:
+            if each.name == group:
+                return range(first, first + each.ranks)
+            first += each.ranks
+        raise KeyError(group)
+
+    def _group_of(self, rank: int) -> RankGroup | None:
+        return next((each for each in self.job.groups if rank in self.ranks_of(each.name)), None)
 
     def resume_point(self) -> ResumePoint | None:
         """Return the acknowledged checkpoint to go on from; None at the first start."""
@@ -97,24 +121,33 @@ class Membership:
     def start_ranks(self, rank_class: Any, *arguments: Any, **options: Any) -> list[Any]:
         """Start one actor in each bundle and return their handles; rank i sits in bundle i.
 
-        `rank_class` is a Ray actor class; it is made with its rank and then `arguments`. Each actor takes the
-        whole bundle, and is as nice as this process. `options` are further Ray actor options.
+        `rank_class` is a Ray actor class, or in a gang of several shapes one for each group, by name; it is made with
+        its rank and then `arguments`. Each actor takes the whole bundle, and is as nice as this process. `options` are
+        further Ray actor options. Raises KeyError, before anything starts, when a group has no class.
         """
+        classes = [self._class_of(rank_class, rank) for rank in range(self.job.bundles)]
         group = self.join()
         runtime_env = with_niceness(options.pop("runtime_env", {}))
-        gpus, cpus = self.bundle.get("GPU", 0), self.bundle.get("CPU", 0)
         return [
-            rank_class.options(
-                num_gpus=gpus,
-                num_cpus=cpus,
+            each.options(
+                num_gpus=self.bundle_of(rank).get("GPU", 0),
+                num_cpus=self.bundle_of(rank).get("CPU", 0),
                 # An actor that restarts in a removed group waits for ever, and so do its callers.
                 max_restarts=0,
                 runtime_env=runtime_env,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
                 **options,
             ).remote(rank, *arguments)
-            for rank in range(self.job.bundles)
+            for rank, each in enumerate(classes)
         ]
+
+    def _class_of(self, rank_class: Any, rank: int) -> Any:
+        return rank_class[self.group_of(rank)] if isinstance(rank_class, Mapping) else rank_class
+
+
+def _amounts(gpus: int, cpu_milli: int) -> dict[str, float]:
+    amounts = {"GPU": gpus, "CPU": cpu_milli / 1000}
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def with_niceness(runtime_env: Mapping[str, Any]) -> dict[str, Any]:

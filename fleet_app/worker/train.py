@@ -60,8 +60,13 @@ class ContractError(RuntimeError):
 
 
 def fleet_scaling_config(**more: Any) -> ScalingConfig:
-    """Return a scaling configuration with one worker for each bundle of the group; `more` are its other fields."""
+    """Return a scaling configuration with one worker for each bundle of the group; `more` are its other fields.
+
+    Raises ContractError in a gang of several shapes: Ray Train's workers are all of one.
+    """
     membership = Membership.from_environment()
+    if membership.job.groups:
+        raise ContractError("Ray Train's workers have one shape, this gang has several: use Membership.start_ranks()")
     return ScalingConfig(
         num_workers=membership.job.bundles,
         use_gpu=membership.job.gpus_per_bundle > 0,

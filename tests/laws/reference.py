@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import Phase
@@ -113,9 +114,9 @@ def used_rooms(case: Case) -> dict[str, Shape]:
     """Return what is free on every node before the plan, foreign use counted; parts may be negative."""
     room = {node.name: node.capacity - node.foreign for node in case.state.nodes}
     for workload in case.state.workloads:
-        for name in workload.nodes if workload.holding else ():
+        for name, shape in workload.seats if workload.holding else ():
             if name in room:
-                room[name] -= workload.shape
+                room[name] -= shape
     for service in case.state.services:
         for grant in service.grants:
             if grant.node in room:
@@ -128,8 +129,8 @@ def nothing_is_promised_twice(case: Case) -> None:
     before = used_rooms(case)
     after = dict(before)
     for action in case.actions(Admit):
-        for name in action.nodes:
-            after[name] -= case.workloads[action.workload].shape
+        for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+            after[name] -= shape
     for action in case.actions(GiveGrant):
         assert action.shape == case.services[action.service].shape
         after[action.node] -= action.shape
@@ -144,19 +145,24 @@ def nothing_is_promised_twice(case: Case) -> None:
 
 
 def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
-    """I2, P4 to P6: a bundle a node, sound nodes of one kind in one domain, none of serving's for what never yields."""
+    """I2, P4 to P7: a bundle a node, sound nodes of one kind in one domain, none of serving's for what never yields.
+
+    Bundles of a gang of several shapes that ask for no GPU may be on nodes of any kind.
+    """
     for action in case.actions(Admit):
         workload = case.workloads[action.workload]
         found = [case.nodes[name] for name in action.nodes]
         assert workload.phase is Phase.QUEUED
         assert len(set(action.nodes)) == len(action.nodes) == workload.bundles
-        assert all(may_run_on(case, workload, node) for node in found), (workload, found)
-        assert len({(node.accelerator, node.driver) for node in found}) == 1
+        seats = list(zip(found, workload.shapes, strict=True))
+        assert all(may_run_on(case, workload, node, shape) for node, shape in seats), (workload, found)
+        bound = [node for node, shape in seats if shape.gpus or not workload.groups]
+        assert len({(node.accelerator, node.driver) for node in bound}) <= 1
         assert len({domain(case, workload, node) for node in found}) == 1
 
 
-def may_run_on(case: Case, workload: Workload, node: Node) -> bool:
-    """Return whether class, accelerator, condition and replicas let a workload run on a node."""
+def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool:
+    """Return whether class, accelerator, condition and replicas let a workload's bundle of a shape run on a node."""
     taken = {action.grant for action in case.actions(TakeGrant)}
     kept = (grant.node for service in case.state.services for grant in service.grants if grant.name not in taken)
     replicas = {*kept, *(action.node for action in case.actions(GiveGrant))}
@@ -165,7 +171,7 @@ def may_run_on(case: Case, workload: Workload, node: Node) -> bool:
     return (
         sound(case, node)
         and (node.node_class is NodeClass.TRAINING or headroom)
-        and workload.accelerator in {None, node.accelerator}
+        and (workload.accelerator in {None, node.accelerator} or (workload.groups and not shape.gpus))
         and (workload.bundles == 1 or node.name not in replicas)
     )
 
@@ -381,54 +387,93 @@ def everybody_is_answered_once(case: Case) -> None:
 
 def nobody_waits_for_what_is_free(case: Case) -> None:
     """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
-    order = in_order(case.state.workloads)
+    order = in_order(case)
     for place, workload in enumerate(order):
         wait = case.wait(workload.name)
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
         if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
-                free = fitting(case, workload, ahead)
                 spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
-                assert free - spared < workload.bundles or not quota_left(case, workload, ahead), (workload, wait)
+                fits = fits_beside(case, workload, ahead, spared)
+                assert not fits or not quota_left(case, workload, ahead), (workload, wait)
 
 
 def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool:
     """Return whether one behind it in the order of O1 was admitted, in a turn that its team's share gave it (O5)."""
-    alike = (workload.priority, workload.requeued) == (other.priority, other.requeued)
+    alike = (aged(case, workload), workload.requeued) == (aged(case, other), other.requeued)
     return alike and class_of(case.policy, other).borrows and case.wait(other.name) is None
 
 
-def in_order(workloads: Iterable[Workload]) -> list[Workload]:
-    """Return who waits, in the order of O1."""
-    waiting = [one for one in workloads if one.phase is Phase.QUEUED]
-    return sorted(waiting, key=lambda one: (-one.priority, not one.requeued, one.submitted_at, one.name))
+def in_order(case: Case) -> list[Workload]:
+    """Return who waits, in the order of O1 and O8."""
+    waiting = [one for one in case.state.workloads if one.phase is Phase.QUEUED]
+    first = sorted(waiting, key=lambda one: (not one.requeued, one.submitted_at, one.name))
+    return sorted(first, key=lambda one: aged(case, one), reverse=True)
+
+
+def aged(case: Case, workload: Workload) -> tuple[int, int]:
+    """Return the priority that a workload counts as, climbed class by class, and what it waited beyond that."""
+    period_s, value = case.policy.ordering.ageing_s, workload.priority
+    steps = 0 if period_s is None else int((case.now - workload.submitted_at) // period_s)
+    own = class_of(case.policy, workload)
+    alike = [one.value for one in case.policy.classes if (one.borrows, one.yields) == (own.borrows, own.yields)]
+    highest = max(one.value for one in case.policy.classes)
+    while steps > 0 and any(value < one < highest for one in alike):
+        value, steps = min(one for one in alike if one > value), steps - 1
+    return value, max(0, steps)
 
 
 def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:
     return any(one.team == workload.team for one in kept)
 
 
-def fitting(case: Case, workload: Workload, ahead: Iterable[Workload]) -> int:
-    """Return how many nodes of the best domain fit a bundle, after all that was given away before its turn."""
+def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spared: int) -> bool:
+    """Return whether a workload fits in one domain after all that was given before its turn, without `spared` nodes.
+
+    Whichever nodes those are: who is ahead keeps them.
+    """
+    room = room_behind(case, ahead)
+    able = [node for node in case.state.nodes if domain(case, workload, node) is not None]
+    parts = {domain(case, workload, node) for node in able}
+    kinds = {(node.accelerator, node.driver) for node in able}
+
+    def open_to(place: int, node: Node, kind: tuple[str, str]) -> bool:
+        shape = workload.shapes[place]
+        of_kind = (node.accelerator, node.driver) == kind or (workload.groups and not shape.gpus)
+        return of_kind and may_run_on(case, workload, node, shape) and shape.fits(room[node.name])
+
+    for part in parts:
+        here = [node for node in able if domain(case, workload, node) == part]
+        for kind in kinds:
+            options = [{node.name for node in here if open_to(place, node, kind)} for place in range(workload.bundles)]
+            open_names = sorted(set().union(*options))
+            if all(together(options, set(gone)) for gone in combinations(open_names, min(spared, len(open_names)))):
+                return True
+    return False
+
+
+def together(options: list[set[str]], taken: set[str]) -> bool:
+    """Return whether each of some bundles can have a node of its options to itself, none of those that are taken."""
+    if not options:
+        return True
+    return any(together(options[1:], {*taken, name}) for name in sorted(options[0] - taken))
+
+
+def room_behind(case: Case, ahead: Iterable[Workload]) -> dict[str, Shape]:
+    """Return what is free on every node after all that was given away before the turn of those behind."""
     first = {one.name for one in ahead} | set(case.services)
     room = used_rooms(case)
     for action in case.actions(Admit):
-        for name in action.nodes if action.workload in first else ():
-            room[name] -= case.workloads[action.workload].shape
+        if action.workload in first:
+            for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+                room[name] -= shape
     for action in case.actions(GiveGrant):
         room[action.node] -= action.shape
     for hold in case.plan.holds:
         if hold.beneficiary in first:
             room[hold.node] -= hold.shape
-    count = Counter(
-        (node.accelerator, node.driver, domain(case, workload, node))
-        for node in case.state.nodes
-        if domain(case, workload, node) is not None
-        and may_run_on(case, workload, node)
-        and workload.shape.fits(room[node.name])
-    )
-    return max(count.values(), default=0)
+    return room
 
 
 def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> bool:
@@ -550,8 +595,8 @@ def _could_be_placed(case: Case, service: Service) -> bool:
     taken = {action.grant for action in case.actions(TakeGrant)}
     for workload in case.state.workloads:
         if _stays(case, workload) or (workload.holding and workload.priority >= service.priority):
-            for name in workload.nodes:
-                room[name] = room.get(name, NOTHING) - workload.shape
+            for name, shape in workload.seats:
+                room[name] = room.get(name, NOTHING) - shape
     for other in case.state.services:
         for grant in other.grants:
             if grant.name not in taken:

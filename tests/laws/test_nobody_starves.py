@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, node, policy, service, team
+from tests.builders import backfill, gang, node, policy, service, shape, team
 from tests.laws.effort import tries
 from tests.virtual import Fleet
 
@@ -19,6 +20,9 @@ LONGEST = 3
 
 BOUND = 6 * (LONGEST + 2)
 """Cycles within which the large gang has to run: a few generations of small ones."""
+
+MIXED = ({"a": (1, shape(4)), "b": (1, shape(4, cpus=1))}, {"ps": (1, shape(1, cpus=16)), "actors": (1, shape(4))})
+"""Groups of a large gang of several shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +62,14 @@ def streams(draw: st.DrawFn) -> list[list[Arrival]]:
     nominals=st.tuples(st.just(8), st.sampled_from([0, 4, 8]), st.sampled_from([0, 4, 8])),
     count=st.sampled_from([2, 2, 6]),
     large=st.tuples(st.sampled_from([1, 2]), st.sampled_from([3, 4]), st.sampled_from([None, "spine"])),
+    mixed=st.sampled_from([None, None, *MIXED]),
 )
 def test_a_committed_gang_is_not_starved_by_a_stream_of_smaller_ones(
-    stream: list[list[Arrival]], nominals: tuple[int, int, int], count: int, large: tuple[int, int, str | None]
+    stream: list[list[Arrival]],
+    nominals: tuple[int, int, int],
+    count: int,
+    large: tuple[int, int, str | None],
+    mixed: dict[str, tuple[int, Shape]] | None,
 ) -> None:
     teams = [team(name, nominal=gpus) for name, gpus in zip(["research", "vision", "speech"], nominals, strict=True)]
     sound = [node(f"n{number}", at="s1/l1", gpus=4) for number in range(count)]
@@ -68,7 +77,8 @@ def test_a_committed_gang_is_not_starved_by_a_stream_of_smaller_ones(
     ends: dict[str, int] = {}
     for number in range(LONGEST + BOUND):
         if number == LONGEST:
-            fleet = virtual.submitted(fleet, gang("large", nodes=large[0], gpus=large[1], within=large[2]))
+            asked = gang("large", nodes=large[0], gpus=large[1], within=large[2], groups=mixed)
+            fleet = virtual.submitted(fleet, asked)
         fleet = arrived(fleet, stream[number % len(stream)], number)
         fleet = virtual.started(virtual.cycle(fleet))
         if fleet.phases().get("large") is Phase.RUNNING:

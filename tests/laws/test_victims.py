@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 
-from fleet_app.engine import eligibility, reclaim
+from fleet_app.engine import eligibility, mixed_reclaim, reclaim
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.reclaim import EXACT_UP_TO, Eviction
 from fleet_app.engine.trial import Asker
@@ -35,12 +35,14 @@ def found_for(fleet: Fleet, seeker: Workload | Service) -> Found:
     seeks, nodes = asked(ledger, seeker)
     brute = BruteForce(fleet.state, fleet.policy, fleet.now, seeks, nodes)
     known = seeker.team in ledger.tree.entries
-    return Found(eviction=reclaim.find(ledger, seeks, nodes) if known else None, brute=brute)
+    find = reclaim.find if seeks.sought is None else mixed_reclaim.find
+    return Found(eviction=find(ledger, seeks, nodes, lambda _: True) if known else None, brute=brute)
 
 
 def asked(ledger: Ledger, seeker: Workload | Service) -> tuple[Asker, list[Node]]:
     if isinstance(seeker, Workload):
-        return eligibility.asker(ledger, seeker), eligibility.eligible(ledger, seeker)
+        any_kind = replace(seeker, accelerator=None) if seeker.groups else seeker
+        return eligibility.asker(ledger, seeker), eligibility.eligible(ledger, any_kind)
     seeks = Asker(name=seeker.name, team=seeker.team, priority=seeker.priority, shape=seeker.shape, anyone=True)
     return seeks, [node for node in ledger.placeable() if node.node_class is NodeClass.SERVING]
 

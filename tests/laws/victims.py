@@ -6,7 +6,7 @@ Slow and plain on purpose; the engine's own search is held to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from fleet_app.engine.ordering import class_of
@@ -15,7 +15,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Workload
-from tests.laws.reference import enlarges_nothing, told_to_end
+from tests.laws.reference import enlarges_nothing, together, told_to_end
 
 Cost = tuple[int, float, int, int, float, tuple[str, ...]]
 
@@ -59,9 +59,11 @@ class BruteForce:
         room = {node.name: node.capacity - node.foreign for node in self.nodes}
         for one in self.stay:
             if one.name not in gone:
-                self._take(room, one.nodes, one.shape)
+                self._take(room, one.seats)
         for service in self.state.services:
-            self._take(room, [grant.node for grant in service.grants], service.shape)
+            self._take(room, [(grant.node, service.shape) for grant in service.grants])
+        if self.asker.sought is not None:
+            return self._fits_together(room) and self._allowed(victims)
         depth = self.asker.depth
         count = Counter(
             (node.accelerator, node.driver, node.domains[:depth])
@@ -103,8 +105,29 @@ class BruteForce:
         here = not self.names.isdisjoint(one.nodes)
         return one.team == self.asker.team or (here and (self.asker.anyone or passed))
 
-    def _take(self, room: dict[str, Shape], names: Sequence[str], shape: Shape) -> None:
-        for name in names:
+    def _fits_together(self, room: dict[str, Shape]) -> bool:
+        """Return whether the groups fit in one domain, tried bundle by bundle (P7)."""
+        sought, depth = self.asker.sought, self.asker.depth
+        shapes = [group.shape for group in sought.groups for _ in range(group.bundles)]
+        deep = [node for node in self.nodes if len(node.domains) >= depth]
+        kinds = {(node.accelerator, node.driver) for node in deep if sought.accelerator in {None, node.accelerator}}
+        for part in {node.domains[:depth] for node in deep}:
+            here = [node for node in deep if node.domains[:depth] == part]
+            for kind in kinds or {("", "")}:
+                options = [
+                    {
+                        node.name
+                        for node in here
+                        if (not shape.gpus or (node.accelerator, node.driver) == kind) and shape.fits(room[node.name])
+                    }
+                    for shape in shapes
+                ]
+                if together(options, set()):
+                    return True
+        return False
+
+    def _take(self, room: dict[str, Shape], seats: Iterable[tuple[str, Shape]]) -> None:
+        for name, shape in seats:
             if name in room:
                 room[name] -= shape
 

@@ -70,9 +70,12 @@ def test_c7_all_twenty_start_or_none(count: int, want: int) -> None:
     assert len(starts(plan).get("twenty", ())) == want
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="a gang has one shape: groups of several are not expressible")
-def test_c9_a_gang_of_two_groups_starts_only_with_both_minima() -> None:
-    gang("two-groups", groups={"a": 2, "b": 4})
+@pytest.mark.parametrize(("count", "want"), [(5, 0), (6, 6)])
+def test_c9_a_gang_of_two_groups_starts_only_with_both_minima(count: int, want: int) -> None:
+    both = gang("both", groups={"a": (2, shape(8)), "b": (4, shape(4))})
+    plan = decide(state(*nodes(count), gang("off", on=["elsewhere"]), both), EVERYBODY, 0.0)
+    assert len(starts(plan).get("both", ())) == want
+    assert plan.holds == ()
 
 
 def test_c11_a_shape_is_not_refused_because_another_was() -> None:
@@ -81,6 +84,13 @@ def test_c11_a_shape_is_not_refused_because_another_was() -> None:
     plan = decide(state(node("n1", cpus=64), *asks), teams, 5.0)
     assert starts(plan) == {"b": ("n1",)}
     assert reasons(plan) == {"a": Reason.TOO_LARGE_FOR_FLEET}
+
+
+def test_c11_a_group_is_tried_where_another_of_its_gang_does_not_fit() -> None:
+    large = [node(f"gpu{number}", cpus=4) for number in (1, 2)]
+    both = gang("both", groups={"a": (1, shape(0, cpus=32)), "b": (2, shape(8, cpus=4))})
+    plan = decide(state(*large, node("cpu1", gpus=0, cpus=64), both), EVERYBODY, 0.0)
+    assert starts(plan) == {"both": ("cpu1", "gpu1", "gpu2")}
 
 
 def test_c13_quota_and_room_are_held_until_the_last_process_has_gone() -> None:

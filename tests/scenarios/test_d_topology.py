@@ -39,6 +39,12 @@ def test_d5_two_gangs_in_one_rack_are_on_different_nodes() -> None:
     assert found == {"g1": ("n1", "n2"), "g2": ("n3", "n4")}
 
 
+def test_d5_two_groups_of_one_gang_in_one_rack_are_on_different_nodes() -> None:
+    both = gang("both", groups={"g1": (2, shape(4)), "g2": (2, shape(4))}, within="leaf")
+    found = starts(decide(state(*nodes(4), *nodes(3, prefix="m", at="s1/l2"), both), EVERYBODY, 0.0))
+    assert found == {"both": ("n1", "n2", "n3", "n4")}
+
+
 def test_d7_a_domain_is_not_its_prefix() -> None:
     split = [node("n1", at="r1/l1"), node("n2", at="r10/l1"), node("n3", at="r1/l2", condition=Condition.DOWN)]
     plan = decide(state(*split, gang("pair", nodes=2, within="spine")), EVERYBODY, 0.0)

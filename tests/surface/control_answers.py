@@ -178,7 +178,13 @@ ANSWERS: dict[str, Any] = {
             "sentence": "holding 14 GPUs free: p99 growth in 90 s is 14",
         },
     },
-    f"GET {BASE}explain/llm": {"name": "llm", "sentence": "needs 4 whole nodes on one spine", "ahead": ["first"]},
+    f"GET {BASE}explain/llm": {
+        "name": "llm",
+        "sentence": "needs 4 whole nodes on one spine",
+        "ahead": ["first"],
+        "turns": [{"workload": "first", "why": "higher priority", "outcome": "starts now with 8 GPUs"}],
+        "past": [{"sentence": "was asked to leave 5 min ago for chat; is leaving"}],
+    },
     f"GET {BASE}explain/nobody": refused("nothing called 'nobody' waits or runs", "explain", "See `fleet queue`", 404),
     f"GET {BASE}policy": "version: 1\nname: demo\n",
     f"POST {BASE}policy": {

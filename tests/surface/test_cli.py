@@ -65,7 +65,14 @@ TEXTS = {
             "fleet  24    14    6 (25.0 %)  1            14     1       1            1 on s1/l2",
         ],
     ),
-    "an explanation is a sentence about the name": (["explain", "llm"], ["llm needs 4 whole nodes on one spine"]),
+    "an explanation is a sentence about the name": (
+        ["explain", "llm"],
+        [
+            "llm needs 4 whole nodes on one spine",
+            "Before: was asked to leave 5 min ago for chat; is leaving",
+            "Ahead: first: higher priority; starts now with 8 GPUs",
+        ],
+    ),
     "the policy in force is printed as it stands": (["policy", "show"], ["version: 1", "name: demo"]),
     "a policy's changes are listed": (
         ["policy", "apply", str(CLUSTERS / "demo.yaml"), "--who", "ada"],
@@ -251,6 +258,15 @@ def test_a_submission_asks_what_its_options_say(control: Control) -> None:
         "entrypoint": "python t.py --x 'a b'",
         "runtime_env": {"env_vars": {"A": "b=c"}},
     }
+
+
+def test_a_submission_of_groups_asks_for_no_bundles_beside_them(control: Control) -> None:
+    options = ["--kind", "gang", "--name", "rl", "--group", "ps=1x0,cpus=16", "--group", "actors=4x8"]
+    result = fleet("submit", *options, "--gateway", control.url, "--", "python", "rl.py")
+    body = json.loads(control.asked[-1].body)
+    assert result.exit_code == 0
+    assert body["groups"] == {"ps": {"nodes": 1, "gpus": 0, "cpus": "16"}, "actors": {"nodes": 4, "gpus": 8}}
+    assert body.keys().isdisjoint({"nodes", "gpus", "cpus", "memory"})
 
 
 def test_options_win_over_a_spec_file(control: Control, tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ class Rig:
     def _check_promises(self, book: Book) -> None:
         promised: dict[str, Shape] = defaultdict(lambda: NOTHING)
         for record in book.live():
-            for name in record.workload.nodes:
-                promised[name] += record.workload.shape
+            for name, shape in record.workload.seats:
+                promised[name] += shape
         for grant in book.grants:
             promised[grant.node] += grant.shape
         for node in self.world.nodes.values():

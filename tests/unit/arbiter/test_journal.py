@@ -61,7 +61,7 @@ SNAPSHOT = Snapshot(
             TakeGrant(service="s", grant="g", why="w"),
         ),
         holds=(Hold(node="n1", beneficiary="b", shape=shape(1)),),
-        waits=(
+        answers=(
             Wait(
                 workload="a",
                 reason=Reason.NO_ROOM,
@@ -215,3 +215,12 @@ def test_fields_that_a_version_does_not_know_are_left_out(tmp_path: Path) -> Non
     assert JournalReader(tmp_path / "journal.db").record("a") == Record(
         workload=backfill("a"), job=Job(entrypoint="true")
     )
+
+
+def test_the_latest_events_of_a_subject_are_the_last_ones_in_order(journal: Journal, reader: JournalReader) -> None:
+    book = Book()
+    for number in range(5):
+        book.note(float(number), What.STARTED, "llm")
+        book.note(float(number), What.STARTED, "other")
+    journal.commit(book)
+    assert [entry.note.at for entry in reader.latest_events("llm", 2)] == [3.0, 4.0]

@@ -9,6 +9,7 @@ import pytest
 
 from fleet_app.arbiter import status
 from fleet_app.arbiter.journal import Snapshot
+from fleet_app.arbiter.notes import Entry, Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Record
 from fleet_app.engine.decide import decide
@@ -90,6 +91,18 @@ def test_an_explanation_has_its_numbers() -> None:
     assert (row["reason"], row["asked"], row["available"]) == ("too-large-for-fleet", 2, 1)
     with pytest.raises(NotFoundError):
         status.explain(snapshot, policy(), "nobody")
+
+
+def test_an_explanation_says_who_is_ahead_and_what_happened_before() -> None:
+    snapshot = decided(node("n1"), gang("first"), gang("x", submitted_at=1.0))
+    told = Note(at=5.0, kind=What.DRAINING, subject="x", detail={"beneficiary": "chat", "why": "it needs room"})
+    row = status.explain(snapshot, policy(), "x", [Entry(seq=1, note=told)])
+    assert (row["ahead"], row["turns"]) == (
+        ["first"],
+        [{"workload": "first", "why": "earlier", "outcome": "starts now with 8 GPUs"}],
+    )
+    (past,) = row["past"]  # type: ignore[misc]  # a list
+    assert past["sentence"] == "was asked to leave 5 s ago for chat (it needs room); is leaving"
 
 
 def test_a_planned_start_is_shown_in_the_queue_and_explained() -> None:

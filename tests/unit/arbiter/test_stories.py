@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from fleet_app.arbiter import status
 from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Move, Pause, Quarantine, Resume, Submit
 from fleet_app.arbiter.notes import What
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.lifecycle import Phase
+from tests.builders import policy
 from tests.fakes import FakeJobs
 from tests.unit.arbiter.rig import Rig, filled, small
 from tests.world import LAG_S, Behaviour
@@ -31,6 +35,29 @@ def test_a_gang_gets_one_group_of_exact_nodes_and_its_job_everything_it_needs(ri
     assert want.items() <= request.environment.items()
     assert "FLEET_RESUME_STEP" not in request.environment
     assert request.driver_node_id == group.bundles[0][0]
+
+
+def test_a_gang_of_several_shapes_gets_one_group_with_a_bundle_for_each_rank(rig: Rig) -> None:
+    small(rig, training=3)
+    groups = {"ps": {"gpus": 0, "cpus": 16}, "actors": {"nodes": 2, "gpus": 4}}
+    spec = {"name": "both", "team": "research", "kind": "gang", "groups": groups}
+    rig.post(Submit(spec=spec, entrypoint="python both.py", at=rig.world.now))
+    rig.run(3.0)
+    (group,) = rig.world.groups.values()
+    held = [(rig.world.nodes[node_id].labels["fleet/node"], shape.gpus) for node_id, shape in group.bundles]
+    assert held == [("t3", 0), ("t1", 4), ("t2", 4)]
+    told = rig.world.jobs["both"].request.environment
+    assert json.loads(told["FLEET_GROUPS"]) == [
+        {"name": "ps", "ranks": 1, "gpus": 0, "cpu_milli": 16_000},
+        {"name": "actors", "ranks": 2, "gpus": 4, "cpu_milli": 1000},
+    ]
+    assert rig.phases() == {"both": Phase.RUNNING}
+    record = rig.reader().records()["both"]
+    (row,) = status.workloads([record], None, policy())
+    assert [(each["name"], each["bundles"], each["gpus"]) for each in row["groups"]] == [("ps", 1, 0), ("actors", 2, 4)]
+    rig.drop()
+    rig.run(2.0)
+    assert rig.phases() == {"both": Phase.RUNNING}
 
 
 REFUSED = {
@@ -407,3 +434,12 @@ def test_a_pause_extends_no_deadline(rig: Rig) -> None:
     rig.run(7.0)
     assert rig.world.count("kill", "deaf") == 1
     assert rig.phases() == {"deaf": Phase.QUEUED}
+
+
+def test_a_drain_is_noted_with_why_it_and_not_another(rig: Rig) -> None:
+    filled(rig)
+    rig.world.want("chat", 1)
+    rig.run(9.0)
+    (asked, *_) = rig.notes(What.DRAINING)
+    assert str(asked["chosen"]).startswith("it loses 0.0")
+    assert "stayed" in str(asked["chosen"])

@@ -23,6 +23,17 @@ def test_where(workload: dict[str, Any], want: str) -> None:
     assert tables.where(workload) == want
 
 
+SHAPES = {
+    "bundles and their GPUs": ({"bundles": 4, "gpus_per_bundle": 8, "groups": []}, "4 x 8"),
+    "each group": ({"groups": [{"bundles": 1, "gpus": 0}, {"bundles": 4, "gpus": 8}]}, "1x0 + 4x8"),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), SHAPES.values(), ids=SHAPES)
+def test_shape(workload: dict[str, Any], want: str) -> None:
+    assert tables.shape(workload) == want
+
+
 STEPS = {
     "no step yet": ({}, "-"),
     "a step, nothing saved": ({"step": 7}, "7"),

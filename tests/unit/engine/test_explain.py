@@ -13,7 +13,7 @@ from fleet_app.engine.plan import Reason, Wait
 from fleet_app.engine.policy import Headroom, Policy
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, grant, node, nodes, policy, service, state, team
+from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, state, team
 
 RULES = policy(team("research", nominal=64), team("guest", nominal=0), team("serving", nominal=16))
 SPINES = [*nodes(4, at="s1/l1"), *nodes(4, prefix="m", at="s2/l1")]
@@ -168,13 +168,36 @@ SERVICES: dict[str, tuple[list[Node | Workload | Service], str]] = {
         [V1, backfill(gpus=8, on=["v1"]), service(wanted=1)],
         "has 0 running; room is coming free from a drain",
     ),
+    "a drain that was begun is under way": (
+        [
+            V1,
+            backfill("b", gpus=8, on=["v1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat"),
+            service(wanted=1),
+        ],
+        "has 0 running; room is coming free from a drain; it waits for b (8 GPUs)",
+    ),
     "its nominal is used up": (
-        [V1, node("v2", serving=True), service(wanted=3, gpus=8)],
-        "has 0 running; team serving has 0 GPUs left of its nominal, a replica needs 8",
+        [V1, node("v2", serving=True), service(wanted=3, gpus=8, on=["v1", "v2"])],
+        (
+            "has 2 running; team serving has 0 GPUs left of its nominal, a replica needs 8; "
+            "its team's nominal is used by chat (16 GPUs)"
+        ),
     ),
     "no room": (
         [node("v1", serving=True, condition=Condition.DOWN), service(wanted=1)],
         "has 0 running; no serving node has room for one more, and nothing that can be drained there would make it",
+    ),
+    "no room, for others have it": (
+        [
+            node("v1", serving=True, foreign=shape(1), owners=["actor X"]),
+            gang("firm", gpus=5, on=["v1"]),
+            service("other", wanted=1, gpus=2, on=["v1"]),
+            service(wanted=1),
+        ],
+        (
+            "no serving node has room for one more, and nothing that can be drained there would make it; "
+            "serving's nodes are held by firm (5 GPUs), other (2 GPUs), foreign actor X (1 GPUs)"
+        ),
     ),
     "no such team": (
         [V1, service(wanted=1, team="nobody")],
@@ -197,7 +220,7 @@ def test_a_service_says_what_is_held_free_by_forecast() -> None:
 
 def test_who_is_ahead_of_it() -> None:
     parts = [node("n1"), STUCK, gang("a", submitted_at=1.0), gang("x", submitted_at=2.0), backfill("z")]
-    assert explain(state(*parts), RULES, 5.0, "x").ahead == ("a",)
+    assert [one.workload for one in explain(state(*parts), RULES, 5.0, "x").ahead] == ["a"]
 
 
 def test_who_is_not_there_is_not_found() -> None:

@@ -1,11 +1,13 @@
-"""Who comes first (O1, O2), and which class a workload has."""
+"""Who comes first (O1, O2, O8), and which class a workload has."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fleet_app.engine.ordering import by_precedence, class_of, queue
-from fleet_app.engine.policy import PriorityClass
+from fleet_app.engine.ordering import by_precedence, class_of, queue, ranking
+from fleet_app.engine.policy import Ordering, PriorityClass
 from fleet_app.engine.workload import Workload
 from tests.builders import BACKFILL, COMMITTED, backfill, gang, policy, service
 
@@ -21,6 +23,40 @@ QUEUES = {
 @pytest.mark.parametrize(("workloads", "want"), QUEUES.values(), ids=QUEUES)
 def test_queue(workloads: list[Workload], want: list[str]) -> None:
     assert [one.name for one in queue(workloads)] == want
+
+
+LADDER = (
+    PriorityClass(name="serving", value=100),
+    PriorityClass(name="urgent", value=60, teams=("research",)),
+    PriorityClass(name="committed", value=50),
+    PriorityClass(name="polite", value=12, yields=True),
+    PriorityClass(name="backfill", value=10, borrows=True, yields=True),
+    PriorityClass(name="scavenger", value=1, borrows=True, yields=True),
+)
+
+RANKS = {
+    "who has waited less than a period": (gang(priority=50, submitted_at=901.0), (50, 0)),
+    "one period is the next class": (gang(priority=50, submitted_at=900.0), (60, 0)),
+    "never the highest, and from there on it counts among equals": (gang(priority=50, submitted_at=650.0), (60, 2)),
+    "only where its team may submit": (gang(priority=50, submitted_at=650.0, team="vision"), (50, 3)),
+    "never from a class that yields to one that does not": (backfill(priority=1, submitted_at=550.0), (10, 3)),
+    "nor to one that borrows": (backfill(priority=12, submitted_at=550.0), (12, 4)),
+    "a priority that is no class's climbs too": (backfill(priority=5, submitted_at=850.0), (10, 0)),
+    "a clock that was ahead": (gang(priority=50, submitted_at=2000.0), (50, 0)),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), RANKS.values(), ids=RANKS)
+def test_waiting_counts_as_steps(workload: Workload, want: tuple[int, int]) -> None:
+    rules = replace(policy(classes=LADDER), ordering=Ordering(ageing_s=100.0))
+    assert ranking(rules, 1000.0)(workload) == want
+
+
+def test_who_aged_goes_before_what_was_torn_down_and_before_shares() -> None:
+    rules = replace(policy(), ordering=Ordering(ageing_s=100.0))
+    old, torn = backfill("old", submitted_at=0.0), backfill("torn", submitted_at=150.0, requeued=True)
+    assert [one.name for one in queue([torn, old], ranking(rules, 200.0))] == ["old", "torn"]
+    assert [one.name for one in queue([torn, old], ranking(policy(), 200.0))] == ["torn", "old"]
 
 
 def test_services_by_priority_then_name() -> None:

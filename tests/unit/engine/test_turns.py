@@ -10,7 +10,7 @@ import pytest
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, gang, node, policy, state, team
 
@@ -43,6 +43,49 @@ def test_what_is_lent_is_shared_by_weight(weights: dict[str, int], want: dict[st
     waiting = [one for number, name in enumerate(weights) for one in jobs(name, 12, at=20.0 * number)]
     got = Counter(name.partition("-")[0] for name in admitted(shared(**weights), *waiting))
     assert got == want
+
+
+NESTED = {
+    "an organisation's weight is shared by its teams": (
+        {"lab": 1, "shop": 1},
+        {"a": ("lab", 1), "b": ("lab", 1), "c": ("shop", 1)},
+        {"a": 3, "b": 3, "c": 6},
+    ),
+    "weights count at every level": (
+        {"lab": 2, "shop": 1},
+        {"a": ("lab", 1), "b": ("lab", 3), "c": ("shop", 5)},
+        {"a": 2, "b": 6, "c": 4},
+    ),
+    "a team beside an organisation": (
+        {"lab": 1},
+        {"a": ("lab", 1), "b": ("lab", 1), "c": ("org", 2)},
+        {"a": 2, "b": 2, "c": 8},
+    ),
+    "three levels": (
+        {"lab": 1, "shop": 1, "cell": 1, "wing": 1},
+        {"a": ("cell", 1), "b": ("cell", 1), "c": ("wing", 1), "d": ("shop", 1)},
+        {"a": 1, "b": 2, "c": 3, "d": 6},
+    ),
+}
+ABOVE = {"lab": "org", "shop": "org", "cell": "lab", "wing": "lab"}
+
+
+@pytest.mark.parametrize(("weights", "teams", "want"), NESTED.values(), ids=NESTED)
+def test_what_is_lent_is_shared_at_every_level(
+    weights: dict[str, int], teams: dict[str, tuple[str, int]], want: dict[str, int]
+) -> None:
+    organisations = [Quota(name=name, parent=ABOVE[name], weight=weight) for name, weight in weights.items()]
+    below = [team(name, nominal=0, parent=parent, weight=weight) for name, (parent, weight) in teams.items()]
+    waiting = [one for number, name in enumerate(reversed(teams)) for one in jobs(name, 12, at=20.0 * number)]
+    got = admitted(policy(team("idle", nominal=12), *organisations, *below), *waiting)
+    assert Counter(name.partition("-")[0] for name in got) == want
+
+
+def test_what_an_organisation_has_left_of_its_own_is_not_borrowed() -> None:
+    lab = [Quota(name="lab", parent="org", nominal_gpus=6), Quota(name="shop", parent="org")]
+    teams = [team("a", nominal=0, parent="lab"), team("b", nominal=0, parent="shop")]
+    got = admitted(policy(team("idle", nominal=6), *lab, *teams), *jobs("b", 12), *jobs("a", 12, at=50.0))
+    assert Counter(name.partition("-")[0] for name in got) == {"a": 9, "b": 3}
 
 
 def test_what_a_team_has_already_counts() -> None:

@@ -232,9 +232,9 @@ def test_the_engine_reads_what_the_file_says():
             quota(name="batch", parent="lab", nominal_gpus=0, borrowing_limit_gpus=40),
         ),
         classes=(
-            priority(name="serving-production", value=100_000),
+            priority(name="serving-production", value=100_000, teams=("serving",)),
             priority(name="training-backfill", value=1_000, borrows=True, yields=True),
-            priority(name="training-committed", value=50_000),
+            priority(name="training-committed", value=50_000, teams=("serving", "research")),
         ),
         drain=engine.DrainContract(grace_s=60.0, longest_grace_s=300.0, max_broken=3, restart_cost_s=60.0),
         headroom=engine.Headroom(immediate_gpus=4),
@@ -261,6 +261,11 @@ def test_the_engine_reads_how_the_headroom_is_forecast():
     rules = parse_policy(with_line("{immediate: 4}", "{immediate: 4, quantile: 0.95, startup: 2m, min: 2, max: 9}"))
     want = engine.Headroom(immediate_gpus=4, quantile=0.95, startup_s=120.0, minimum_gpus=2, maximum_gpus=9)
     assert to_engine(rules).headroom == want
+
+
+def test_work_ages_only_where_the_file_says_so():
+    assert to_engine(policy()).ordering.ageing_s is None
+    assert to_engine(parse_policy(POLICY + "ordering: {ageing: 1h}\n")).ordering.ageing_s == 3600.0
 
 
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():

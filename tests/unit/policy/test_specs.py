@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import Shape
-from fleet_app.engine.workload import Kind, Workload
+from fleet_app.engine.workload import Group, Kind, Workload
 from fleet_app.policy.specs import (
     WorkloadSpec,
     load_spec,
@@ -21,6 +23,11 @@ from fleet_app.policy.specs import (
 from tests.unit.policy.texts import policy
 
 GANG = {"name": "llm", "kind": "gang", "team": "research", "nodes": 4, "gpus": 8}
+
+GROUPS = {"ps": {"cpus": 16}, "actors": {"nodes": 4, "gpus": 8}}
+
+ALONE = {"nodes": ..., "gpus": ...}
+"""Takes these keys out of a case."""
 
 REFUSED = {
     "negative GPUs": ({"gpus": -8}, "gpus", "at least 1, not -8"),
@@ -67,6 +74,34 @@ REFUSED = {
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
+    "nine groups": ({**ALONE, "groups": {f"g{i}": {"gpus": 1} for i in range(9)}}, "groups", "at most 8 entries"),
+    "groups that are a list": ({**ALONE, "groups": [{"gpus": 8}]}, "groups", "a mapping of keys to values"),
+    "a group of no nodes": (
+        {**ALONE, "groups": {**GROUPS, "ps": {"nodes": 0}}},
+        "groups.ps.nodes",
+        "at least 1, not 0",
+    ),
+    "a group of less than nothing": ({**ALONE, "groups": {**GROUPS, "ps": {"gpus": -1}}}, "groups.ps.gpus", "not -1"),
+    "a group that asks for nothing": ({**ALONE, "groups": {**GROUPS, "ps": {"cpus": 0}}}, "groups.ps", "for nothing"),
+    "a group larger than a node": (
+        {**ALONE, "groups": {**GROUPS, "ps": {"gpus": 9}}},
+        "groups.ps.gpus",
+        "is 9 a bundle, but a node has 8",
+    ),
+    "a group with a key that is none": (
+        {**ALONE, "groups": {**GROUPS, "ps": {"gpu": 1}}},
+        "groups.ps.gpu",
+        "'gpu' is not a known key",
+    ),
+    "a group with an odd name": ({**ALONE, "groups": {**GROUPS, "a b": {"gpus": 1}}}, "groups.a b", "not 'a b'"),
+    "groups without a GPU": ({**ALONE, "groups": {"a": {}, "b": {}}}, "groups", "no GPU at all"),
+    "groups above the team's nominal": (
+        {**ALONE, "groups": {**GROUPS, "actors": {"nodes": 7, "gpus": 8}}},
+        "team",
+        "asks 56 GPUs",
+    ),
+    "nodes beside groups": ({**ALONE, "nodes": 4, "groups": GROUPS}, "nodes", "is given beside groups"),
     "null where there must be something": ({"nodes": None}, "nodes", "not None"),
 }
 
@@ -93,8 +128,9 @@ NAMES = {
 
 @pytest.mark.parametrize(("changes", "where", "what"), REFUSED.values(), ids=REFUSED)
 def test_a_wrong_spec_is_refused_with_path_value_and_fix(changes, where, what):
+    given = {key: value for key, value in {**GANG, **changes}.items() if value is not ...}
     with pytest.raises(RequestError) as refused:
-        spec_from_mapping({**GANG, **changes}, policy(), fleet_gpus=80)
+        spec_from_mapping(given, policy(), fleet_gpus=80)
     assert refused.value.where.endswith(f": {where}")
     assert what in refused.value.what
     assert refused.value.fix
@@ -289,3 +325,41 @@ def test_whatever_is_submitted_is_read_or_refused_as_a_request(fields):
     except RequestError:
         return
     assert 1 <= spec.total_gpus <= 80
+
+
+GROUPED = {"name": "rl", "kind": "gang", "team": "research", "groups": GROUPS}
+
+
+def test_groups_become_the_engines_in_the_order_in_which_they_were_written():
+    spec = spec_from_mapping(GROUPED, policy())
+    workload = to_workload(spec, policy(), 1.0)
+    assert workload.groups == (
+        Group(name="ps", bundles=1, shape=Shape(cpu_milli=16_000)),
+        Group(name="actors", bundles=4, shape=Shape(gpus=8, cpu_milli=1000)),
+    )
+    assert (workload.gpus, workload.bundles, spec.total_gpus) == (32, 5, 32)
+    assert workload.shape == Shape(gpus=8, cpu_milli=16_000)
+
+
+def test_groups_that_are_written_out_are_read_again():
+    spec = spec_from_mapping(GROUPED, policy())
+    written = spec.model_dump(mode="json", exclude_none=True)
+    assert written.keys().isdisjoint({"nodes", "gpus", "cpus", "memory"})
+    assert spec_from_mapping(written, policy()) == spec
+
+
+def test_groups_in_a_jobs_metadata_are_json():
+    metadata = {"kind": "gang", "team": "research", "groups": json.dumps(GROUPS)}
+    assert spec_from_metadata("rl", metadata, policy()) == spec_from_mapping(GROUPED, policy())
+
+
+@pytest.mark.parametrize("text", ["ps: 1", "[" * 100_000, "{"])
+def test_groups_that_are_no_json_are_refused(text):
+    with pytest.raises(RequestError) as refused:
+        spec_from_metadata("rl", {"kind": "gang", "team": "research", "groups": text}, policy())
+    assert refused.value.where.endswith("groups")
+
+
+def test_groups_larger_than_the_fleet_are_refused_where_the_fleet_is_known():
+    with pytest.raises(RequestError, match="the GPUs of all groups are 32; the fleet has 31"):
+        spec_from_mapping(GROUPED, policy(), fleet_gpus=31)

@@ -69,8 +69,13 @@ def environment(**changes: object) -> contract.JobEnvironment:
 
 @pytest.mark.parametrize(
     "told",
-    [environment(), environment(resume_uri="file:///c/7", resume_step=7), environment(resume_uri="u", resume_step=0)],
-    ids=["at its first start", "when it resumes", "when it resumes at step 0"],
+    [
+        environment(),
+        environment(resume_uri="file:///c/7", resume_step=7),
+        environment(resume_uri="u", resume_step=0),
+        environment(groups=(contract.RankGroup(name="ps", ranks=2, gpus=0, cpu_milli=500),)),
+    ],
+    ids=["at its first start", "when it resumes", "when it resumes at step 0", "with groups"],
 )
 def test_a_job_reads_what_the_arbiter_told_it(told: contract.JobEnvironment) -> None:
     assert contract.JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
@@ -86,7 +91,7 @@ def test_a_process_outside_the_fleet_was_told_nothing() -> None:
     assert contract.JobEnvironment.from_env({"PATH": "/bin"}) is None
 
 
-@pytest.mark.parametrize("broken", ["FLEET_NODES", "FLEET_BUNDLES"])
+@pytest.mark.parametrize("broken", ["FLEET_NODES", "FLEET_BUNDLES", "FLEET_GROUPS"])
 def test_half_an_environment_is_refused(broken: str) -> None:
     with pytest.raises(contract.BadEntryError):
         contract.JobEnvironment.from_env({**environment().to_env(), broken: "x"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_app.worker.contract import BadEntryError, JobEnvironment
+from fleet_app.worker.contract import BadEntryError, JobEnvironment, RankGroup
 from fleet_app.worker.gang import Membership, NotAFleetJobError, ResumePoint, with_niceness
 
 
@@ -49,6 +49,32 @@ BUNDLES = {
 @pytest.mark.parametrize(("changes", "want"), BUNDLES.values(), ids=BUNDLES)
 def test_bundle(changes: dict[str, object], want: dict[str, float]) -> None:
     assert Membership.from_environment(environment(**changes)).bundle == want
+
+
+GROUPS = (
+    RankGroup(name="ps", ranks=1, gpus=0, cpu_milli=16_000),
+    RankGroup(name="actors", ranks=3, gpus=8, cpu_milli=0),
+)
+
+
+def test_each_rank_knows_its_group_and_what_its_bundle_has() -> None:
+    member = Membership.from_environment(environment(groups=GROUPS))
+    assert [member.group_of(rank) for rank in range(4)] == ["ps", "actors", "actors", "actors"]
+    assert (member.ranks_of("ps"), member.ranks_of("actors")) == (range(1), range(1, 4))
+    assert (member.bundle_of(0), member.bundle_of(3)) == ({"CPU": 16.0}, {"GPU": 8})
+    with pytest.raises(KeyError):
+        member.ranks_of("critics")
+
+
+def test_in_a_gang_of_one_shape_no_rank_has_a_group() -> None:
+    member = Membership.from_environment(environment())
+    assert (member.group_of(0), member.bundle_of(3)) == (None, {"GPU": 8, "CPU": 1.5})
+
+
+def test_a_group_without_a_class_starts_nothing() -> None:
+    member = Membership.from_environment(environment(groups=GROUPS))
+    with pytest.raises(KeyError):
+        member.start_ranks({"ps": object()})
 
 
 def test_every_attempt_has_its_own_place_for_checkpoints() -> None:

@@ -1,0 +1,203 @@
+"""Whether a gang of several shapes starts: its groups together on exact nodes, or not at all (rules P7, O3, O4).
+
+The questions are those of every admission, asked of all groups at once: could it ever be, may its team take it, does it
+fit now, who has to leave, what is kept for it meanwhile. Knows the ledger. Does not know the queue or other workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fleet_app.engine import matching, mixed_reclaim, placement, reclaim, refusal, reserving
+from fleet_app.engine.eligibility import asker, eligible, sought, unreserved
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.matching import Fits, Tally
+from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.reclaim import Eviction
+from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.workload import Workload
+
+Answer = Iterator[Action | Wait]
+
+
+def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+    """Yield the admission of a queued workload, or its wait and the drains that make room for it.
+
+    `watched` is whether its wait is to say what each domain has.
+    """
+    yields = ledger.class_of(workload).yields
+    refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None:
+        if refused.reason is Reason.QUOTA_USED and not yields:
+            _keep(ledger, workload, for_room=False)
+        yield refused
+        return
+    nodes = _nodes(ledger, workload)
+    chosen = _now(ledger, workload, nodes)
+    if chosen is not None:
+        for name, shape in zip(chosen, workload.shapes, strict=True):
+            ledger.give(workload.team, (name,), shape, firm=not yields)
+        yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
+        return
+    found = None if yields else _eviction(ledger, workload, nodes)
+    if found is not None:
+        yield from _make_room(ledger, workload, found)
+        return
+    wait = _no_room(ledger, workload, nodes)
+    yield replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group)) if watched and wait.group else wait
+    if not yields:
+        _keep(ledger, workload, for_room=True)
+
+
+def _nodes(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes that it may use: which accelerator they have matters only to groups that ask for GPUs."""
+    return eligible(ledger, replace(workload, accelerator=None))
+
+
+def _free(ledger: Ledger) -> Fits:
+    return lambda name, shape: shape.fits(ledger.free[name])
+
+
+def _empty(ledger: Ledger) -> Fits:
+    return lambda name, shape: shape.fits(ledger.empty[name])
+
+
+def _impossible(ledger: Ledger, workload: Workload) -> Wait | None:
+    """Return the refusal of what no state of this fleet and its policy could hold (O3), with the group in the way."""
+    if workload.team not in ledger.tree.entries:
+        return Wait(workload=workload.name, reason=Reason.UNKNOWN_TEAM, asked=workload.gpus, available=0)
+    yields = ledger.class_of(workload).yields
+    able = [node for node in ledger.nodes.values() if yields or node.node_class is NodeClass.TRAINING]
+
+    def fits(name: str, shape: Shape) -> bool:
+        return shape.fits(ledger.nodes[name].capacity)
+
+    if Tally(sought(ledger, workload), {node.name: node for node in able}, fits).ample:
+        return None
+    return _short(ledger, workload, Reason.TOO_LARGE_FOR_FLEET, able, fits)
+
+
+def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
+    if ledger.available(workload.team) < workload.gpus:
+        return None
+
+    def tightness(node: Node) -> tuple[int, ...]:
+        return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
+
+    return matching.place(sought(ledger, workload), unreserved(ledger, workload, nodes), _free(ledger), tightness)
+
+
+def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
+    return mixed_reclaim.find(ledger, asker(ledger, workload), nodes, reserving.is_free(ledger))
+
+
+def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
+    """Ask the victims to leave, and keep for the workload what is free and what comes (R6)."""
+    seats = list(zip(found.nodes, workload.shapes, strict=True))
+    ready = sum(shape.fits(ledger.free[name]) for name, shape in seats)
+    sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
+    why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
+    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    for name, shape in seats:
+        ledger.claim(workload.name, workload.team, (name,), shape)
+    yield Wait(
+        workload=workload.name,
+        reason=Reason.DRAIN_UNDER_WAY,
+        asked=workload.bundles,
+        available=ready,
+        level=workload.within,
+        blocked_by=tuple(victim.name for victim in found.victims),
+    )
+
+
+def _no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Wait:
+    """Return the wait of what fits nowhere: short of what is lent out, kept for others, or short of nodes."""
+    wants, fits = sought(ledger, workload), _free(ledger)
+    open_to_it = unreserved(ledger, workload, nodes)
+    if Tally(wants, {node.name: node for node in open_to_it}, fits).ample:
+        left = max(0, ledger.available(workload.team))
+        return Wait(workload=workload.name, reason=Reason.QUOTA_USED, asked=workload.gpus, available=left)
+    if not Tally(wants, {node.name: node for node in nodes}, fits).ample:
+        return _short(ledger, workload, Reason.NO_ROOM, open_to_it, fits)
+    ahead = {ledger.reserved[node.name].name for node in nodes if node.name in ledger.reserved}
+    wait = _short(ledger, workload, Reason.RESERVED, open_to_it, fits)
+    return replace(wait, blocked_by=tuple(sorted(ahead)))
+
+
+def _short(ledger: Ledger, workload: Workload, reason: Reason, nodes: Sequence[Node], fits: Fits) -> Wait:
+    """Return a wait that names the hardest group that is short of nodes where the most bundles get theirs."""
+    wants = sought(ledger, workload)
+    found = matching.nearest(wants, nodes, fits)
+    place = next(place for place in wants.hardest_first if len(found[place]) < wants.groups[place].bundles)
+    group = wants.groups[place]
+    return Wait(
+        workload=workload.name,
+        reason=reason,
+        asked=group.bundles,
+        available=len(found[place]),
+        level=workload.within,
+        group=group.name,
+    )
+
+
+def _rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node], group: str) -> tuple[DomainRoom, ...]:
+    """Return what each domain has for one group beside those that are harder to place."""
+    level = max(1, sought(ledger, workload).depth)
+    parts = placement.domains(nodes, level)
+    return tuple(_room(ledger, workload, "/".join(key), parts[key], group) for key in sorted(parts))
+
+
+def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node], group: str) -> DomainRoom:
+    wants, seeks = sought(ledger, workload), asker(ledger, workload)
+    place = [one.name for one in wants.groups].index(group)
+    yields = ledger.class_of(workload).yields
+
+    def count(fits: Fits) -> int:
+        return len(matching.nearest(wants, domain, fits)[place])
+
+    free = count(_free(ledger))
+    soon = max(free, count(lambda node, shape: shape.fits(ledger.soon(node))))
+    most = soon if yields else max(soon, count(_most(ledger, workload)))
+    lodgers = ledger.lodging(node.name for node in domain) if most > soon else []
+    return DomainRoom(
+        domain=name,
+        free_nodes=free,
+        draining_nodes=soon - free,
+        drainable_nodes=most - soon,
+        total_nodes=count(lambda node, shape: shape.fits(ledger.nodes[node].capacity)),
+        drainable=tuple(one.name for one in reclaim.candidates(ledger, seeks, lodgers)),
+    )
+
+
+def _most(ledger: Ledger, workload: Workload) -> Fits:
+    seeks = asker(ledger, workload)
+    known: dict[str, Shape] = {}
+
+    def fits(name: str, shape: Shape) -> bool:
+        if name not in known:
+            known[name] = reclaim.most_room(ledger, seeks, ledger.nodes[name])
+        return shape.fits(known[name])
+
+    return fits
+
+
+def _keep(ledger: Ledger, workload: Workload, *, for_room: bool) -> None:
+    """Keep nodes and nominal for a workload that never yields and waits (O4).
+
+    One that waits not `for_room` but for nominal keeps no nodes: nobody knows when it can have it.
+    """
+    wants, nodes = sought(ledger, workload), _nodes(ledger, workload)
+    if not Tally(wants, {node.name: node for node in nodes}, _empty(ledger)).ample:
+        return
+    ledger.booked[workload.team].append(workload)
+    if not for_room:
+        return
+    most, ever = _most(ledger, workload), _empty(ledger)
+
+    def near(name: str, shape: Shape) -> bool:
+        return ever(name, shape) and most(name, shape)
+
+    found = matching.kept(wants, list(filter(reserving.is_free(ledger), nodes)), near, ever)
+    for node in [node for group in found or () for node in group]:
+        ledger.reserved[node.name] = workload
