@@ -239,6 +239,7 @@ def policy(
     grace_s: float = 120.0,
     longest_grace_s: float = 600.0,
     max_broken: int = 3,
+    most_per_cycle: int | None = None,
     immediate_gpus: int = 0,
     health: Health | None = None,
 ) -> Policy:
@@ -248,7 +249,9 @@ def policy(
         levels=tuple(levels),
         quotas=(Quota(name="org"), *teams),
         classes=tuple(classes),
-        drain=DrainContract(grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken),
+        drain=DrainContract(
+            grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken, most_per_cycle=most_per_cycle
+        ),
         headroom=Headroom(immediate_gpus=immediate_gpus),
         health=health or Health(),
     )

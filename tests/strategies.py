@@ -200,7 +200,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
 ASKED = ("drain", "move", "cross", "cancel", "quarantine")
 """What a person asks for."""
 
-RARE = (*ASKED, "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die")
+RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die")
 """What disturbs a fleet from outside."""
 
 
@@ -258,6 +258,12 @@ def _submit(fleet: Fleet, event: Happening) -> Fleet:
     assert event.new is not None
     number = len(fleet.workloads) + len(fleet.ended)
     return fleet if number > 14 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
+
+
+def _limit(fleet: Fleet, event: Happening) -> Fleet:
+    """Let gangs ask so many at most in one cycle."""
+    drain = replace(fleet.policy.drain, most_per_cycle=event.amount or None)
+    return virtual.with_policy(fleet, replace(fleet.policy, drain=drain))
 
 
 def _growth(fleet: Fleet, event: Happening) -> Fleet:
@@ -339,6 +345,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "want": _to_service(virtual.demanded),
     "node": _node,
     "growth": _growth,
+    "limit": _limit,
     "cross": _cross,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),

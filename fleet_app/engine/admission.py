@@ -97,13 +97,15 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
-    if found is None:
+    if found is None or not reclaim.may_ask_now(ledger, found.victims):
         wait = refusal.no_room(ledger, workload, nodes, rooms)
+        if found is not None:
+            wait = refusal.too_many(ledger, workload, found.victims)
         yield reserving.keep(ledger, workload, wait, for_room=True)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
     ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
-    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     ledger.claim(workload.name, workload.team, found.nodes, workload.shape)
     yield Wait(
         workload=workload.name,

@@ -99,6 +99,9 @@ def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
             return f"{where} could never fit more than {wait.available}: make it smaller, or add nodes"
         case Reason.RESERVED:
             return f"what would do is kept for {', '.join(wait.blocked_by)}, ahead of it"
+        case Reason.DRAINS_LIMITED:
+            who = f"{', '.join(wait.blocked_by)} would have to leave, {wait.asked} in all"
+            return f"{who}, and {wait.available} more may be asked in this cycle"
         case Reason.DRAIN_UNDER_WAY:
             who = ", ".join(leaving) or "what is leaving"
             return f"{wait.available} are free, the rest is coming: waiting for {who} to exit"

@@ -66,6 +66,8 @@ class Memo:
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
     indexes: dict[object, object] = field(default_factory=dict)
     cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
+    asked: int = 0
+    """How many were asked to leave for gangs in this decision (R9)."""
 
 
 @dataclass(slots=True)

@@ -41,10 +41,12 @@ def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
         yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
         return
     found = None if yields else _eviction(ledger, workload, nodes)
-    if found is not None:
+    if found is not None and reclaim.may_ask_now(ledger, found.victims):
         yield from _make_room(ledger, workload, found)
         return
     wait = _no_room(ledger, workload, nodes)
+    if found is not None:
+        wait = refusal.too_many(ledger, workload, found.victims)
     yield replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group)) if watched and wait.group else wait
     if not yields:
         _keep(ledger, workload, for_room=True)
@@ -98,7 +100,7 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
     ready = sum(shape.fits(ledger.free[name]) for name, shape in seats)
     sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
     why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
-    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     for name, shape in seats:
         ledger.claim(workload.name, workload.team, (name,), shape)
     yield Wait(

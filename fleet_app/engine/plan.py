@@ -143,6 +143,7 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     BEHIND = "behind"
     DRAIN_UNDER_WAY = "drain-under-way"
+    DRAINS_LIMITED = "drains-limited"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
 

@@ -52,6 +52,7 @@ class DrainContract:
     """How long a drained workload has, what breaking the contract costs, and how long it may then run undisturbed.
 
     `min_run_s` is for how long what was drained before is not asked again for a gang; serving may ask at any time.
+    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), None without a limit.
     """
 
     grace_s: float = 120.0
@@ -59,6 +60,7 @@ class DrainContract:
     max_broken: int = 3
     restart_cost_s: float = 60.0
     min_run_s: float = 0.0
+    most_per_cycle: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

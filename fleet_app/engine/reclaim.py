@@ -59,6 +59,18 @@ def find(
     return None if chosen is None else Eviction(nodes=chosen, victims=victims)
 
 
+def may_ask_now(ledger: Ledger, victims: Victims) -> bool:
+    """Return whether so many more may be asked to leave for a gang in this cycle; the first set always may (R9)."""
+    most = ledger.policy.drain.most_per_cycle
+    return most is None or not victims or not ledger.memo.asked or ledger.memo.asked + len(victims) <= most
+
+
+def asked_for_gang(ledger: Ledger, victims: Victims, beneficiary: str, why: str) -> Iterator[Drain]:
+    """Yield a drain for each victim of a gang, and count them for this cycle (R9)."""
+    ledger.memo.asked += len(victims)
+    yield from notices(ledger, victims, beneficiary, why)
+
+
 def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: str) -> Iterator[Drain]:
     """Yield a drain for each victim and count its room as coming (R6); the deadline is the contract's (D1)."""
     for victim in sorted(victims, key=lambda one: one.name):

@@ -50,6 +50,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             max_broken=policy.drain.max_broken,
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
+            most_per_cycle=policy.drain.most_per_cycle,
         ),
         ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
         headroom=engine.Headroom(

@@ -91,7 +91,8 @@ class DrainContract(Section):
 
     `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
     contracts a workload loses the right to lent capacity. What was drained before is asked again for a gang only after
-    it ran for `min_run`; for serving always.
+    it ran for `min_run`; for serving always. In one cycle gangs ask at most `most_per_cycle` to leave, or all of whom
+    the first of them needs.
     """
 
     grace: PositiveSeconds = 120.0
@@ -99,6 +100,7 @@ class DrainContract(Section):
     max_broken: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
     restart_cost: Seconds = 60.0
     min_run: Seconds = 0.0
+    most_per_cycle: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class Ordering(Section):

@@ -617,6 +617,19 @@ def _could_be_charged(case: Case, service: Service) -> bool:
     return enlarges_nothing(case.policy, use, service.team, service.shape.gpus)
 
 
+def gangs_ask_no_more_than_they_may(case: Case) -> None:
+    """R9: all sets of the gangs together stay within the limit, unless there is but one; who waits for that is told."""
+    most = case.policy.drain.most_per_cycle
+    sets = Counter(one.beneficiary for one in case.actions(Drain) if one.beneficiary in case.workloads)
+    assert most is None or len(sets) <= 1 or sets.total() <= most, sets
+    for wait in case.plan.waits:
+        if wait.reason is Reason.DRAINS_LIMITED:
+            assert most is not None
+            assert sets
+            assert wait.asked > wait.available
+            assert wait.workload not in sets
+
+
 def nodes_cross_with_nothing_torn(case: Case) -> None:
     """B5, D6: only what hears it is asked to move, off nodes that cross; a node has its class once free for it."""
     crossing = {one.node: one for one in case.state.crossings if one.moved_at is None}
@@ -652,6 +665,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
         no_more_is_kept_free_than_the_tier,
+        gangs_ask_no_more_than_they_may,
         nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
     )

@@ -241,6 +241,12 @@ def test_the_engine_reads_what_the_file_says():
     )
 
 
+def test_drains_are_limited_only_where_the_file_says_so():
+    assert to_engine(policy()).drain.most_per_cycle is None
+    limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))
+    assert to_engine(limited).drain.most_per_cycle == 7
+
+
 def test_the_engine_reads_how_nodes_are_shared_out():
     assert to_engine(policy()).boundary is None
     more = (
