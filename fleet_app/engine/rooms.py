@@ -61,6 +61,10 @@ class Rooms:
         self._catch_up()
         return self._least[self._places[node.name]]
 
+    def named(self, names: Iterable[str]) -> list[Node]:
+        """Return those of the nodes that are in the list, by name."""
+        return [self._nodes[self._places[name]] for name in sorted(set(names)) if name in self._places]
+
     def _listed(self, places: Iterable[int]) -> list[Node]:
         nodes = self._nodes
         return [nodes[place] for place in sorted(places)]
