@@ -12,17 +12,29 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Boundary, Headroom, Ordering, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import (
+    Boundary,
+    FlavorQuota,
+    Headroom,
+    Idle,
+    Ordering,
+    Policy,
+    PriorityClass,
+    Quota,
+    Slicing,
+)
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
-from fleet_app.engine.workload import Group, Service, Workload, widest
+from fleet_app.engine.workload import Group, Kind, Service, Workload, widest
 from tests import virtual
 from tests.builders import (
     BACKFILL,
     CLASSES,
     COMMITTED,
     backfill,
+    cards,
     gang,
     grant,
     node,
@@ -31,6 +43,7 @@ from tests.builders import (
     service,
     shape,
     team,
+    used,
 )
 from tests.virtual import Fleet
 
@@ -59,7 +72,9 @@ def policies(draw: st.DrawFn) -> Policy:
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
     ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
-    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing)
+    return replace(
+        rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing, idle=Idle(after_s=60.0)
+    )
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -144,6 +159,7 @@ def asks(levels: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
             "within": st.sampled_from([None] * 2 * len(levels) + list(levels)),
             "accelerator": st.sampled_from([None] * 8 + ["h100", "a100"]),
             "grace_s": st.sampled_from([30.0, 120.0, 900.0]),
+            "interactive": st.sampled_from([False, False, True]),
             "max_run_s": st.sampled_from([None, None, 50.0, 300.0, 3000.0]),
         }
     )
@@ -167,7 +183,87 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
         alike = queued and draw(st.booleans())
         queued.append(like(queued[-1], one) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
-    return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+    new = virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+
+
+LAYOUTS: tuple[tuple[str, ...], ...] = (
+    (),
+    (),
+    ("shared",),
+    ("1g.10gb",) * 7,
+    ("3g.40gb", "2g.20gb", "1g.10gb"),
+)
+"""What cards of a fleet are like at first."""
+
+
+@st.composite
+def cut(draw: st.DrawFn, fleet: Fleet) -> Fleet:
+    """Return the fleet with cards that are cut and shared, and with some of those that ask asking for slices.
+
+    Now and then a node is said to have all of its cards as whole GPUs too.
+    """
+    changed = []
+    for one in fleet.nodes:
+        layouts = [draw(st.sampled_from(LAYOUTS)) for _ in range(one.capacity.gpus)]
+        idle_since = draw(st.sampled_from([None, fleet.now, fleet.now - 1000.0]))
+        less = draw(st.sampled_from([0, *[sum(map(bool, layouts))] * 3]))
+        capacity = one.capacity - Shape(gpus=less)
+        changed.append(replace(one, capacity=capacity, cards=cards(*layouts, idle_since=idle_since)))
+    quotas = fleet.policy.quotas
+    if draw(st.sampled_from([False, False, True])):
+        quotas = tuple(replace(one, flavors=draw(flavor_quotas())) if one.name in TEAMS else one for one in quotas)
+    slicing = Slicing(
+        shares=draw(st.sampled_from([2, 4, 10])),
+        repartition=draw(st.booleans()),
+        settle_s=draw(st.sampled_from([0.0, 100.0])),
+    )
+    return replace(
+        fleet,
+        policy=replace(fleet.policy, quotas=quotas, slicing=slicing),
+        nodes=tuple(changed),
+        workloads=tuple(draw(perhaps_sliced(one)) for one in fleet.workloads),
+        services=tuple(_of_slices(one, draw(slices_of_cards())) for one in fleet.services),
+    )
+
+
+def slices_of_cards() -> st.SearchStrategy[Slice]:
+    """Return what may be asked of a card."""
+    profiles = st.sampled_from(["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"])
+    shares = st.sampled_from([1_800, 3_000, 6_000, 10_000])
+    return st.one_of(st.builds(lambda name: Slice(profile=name), profiles), st.builds(lambda n: Slice(share=n), shares))
+
+
+def flavor_quotas() -> st.SearchStrategy[tuple[FlavorQuota, ...]]:
+    """Return numbers for two flavors that bind."""
+    limit = st.sampled_from([None, None, 0, 2])
+
+    def some(name: str, unit: int) -> st.SearchStrategy[FlavorQuota]:
+        return st.builds(
+            lambda nominal, borrowing, lending: FlavorQuota(
+                flavor=name,
+                nominal=nominal * unit,
+                borrowing_limit=None if borrowing is None else borrowing * unit,
+                lending_limit=None if lending is None else lending * unit,
+            ),
+            st.integers(0, 3),
+            limit,
+            limit,
+        )
+
+    return st.tuples(some("h100-mig-1g.10gb", 1), some("h100-shared", 10_000))
+
+
+@st.composite
+def perhaps_sliced(draw: st.DrawFn, one: Workload) -> Workload:
+    """Return the workload, or the same asking for a slice if it is backfill of one bundle that waits."""
+    able = one.kind is Kind.BACKFILL and one.bundles == 1 and one.phase is Phase.QUEUED
+    return _of_slices(one, draw(slices_of_cards())) if able and draw(st.integers(0, 3)) else one
+
+
+def _of_slices(one: T, wanted: Slice) -> T:
+    assert isinstance(one, Workload | Service)
+    return replace(one, slice=wanted, shape=replace(one.shape, gpus=0))
 
 
 def like(before: Workload, one: Workload) -> Workload:
@@ -183,6 +279,7 @@ class Happening:
     which: int = 0
     amount: int = 0
     new: Workload | None = None
+    wanted: Slice | None = None
 
 
 def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
@@ -194,13 +291,14 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
         which=st.integers(0, 5),
         amount=st.integers(0, 5),
         new=workloads("new", ("spine", "leaf")),
+        wanted=slices_of_cards(),
     )
 
 
 ASKED = ("drain", "move", "cross", "cancel", "quarantine")
 """What a person asks for."""
 
-RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die")
+RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die", "measure")
 """What disturbs a fleet from outside."""
 
 
@@ -257,7 +355,10 @@ def _to_service(effect: Callable[[Fleet, str, int], Fleet]) -> Callable[[Fleet, 
 def _submit(fleet: Fleet, event: Happening) -> Fleet:
     assert event.new is not None
     number = len(fleet.workloads) + len(fleet.ended)
-    return fleet if number > 14 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
+    new = replace(event.new, name=f"w{number}")
+    if fleet.policy.slicing is not None and event.wanted is not None and new.kind is Kind.BACKFILL and new.bundles == 1:
+        new = _of_slices(new, event.wanted)
+    return fleet if number > 14 else virtual.submitted(fleet, new)
 
 
 def _limit(fleet: Fleet, event: Happening) -> Fleet:
@@ -303,6 +404,13 @@ def _quarantine(fleet: Fleet, event: Happening) -> Fleet:
     return virtual.quarantined(fleet, quarantined(name, since=fleet.now, until=fleet.now + 50.0 * event.amount))
 
 
+def _measure(fleet: Fleet, event: Happening) -> Fleet:
+    chosen = _nth([one for one in fleet.workloads if _runs(one)], event)
+    percent, ago_s = [(0, 0.0), (0, 0.0), (5, 0.0), (6, 0.0), (0, 700.0), (90, 0.0)][event.amount]
+    seen = "nobody" if chosen is None else chosen.name
+    return virtual.measured(fleet, used(seen, percent, since=0.0, until=fleet.now - ago_s))
+
+
 def _foreign(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     return virtual.with_node(fleet, replace(chosen, foreign=shape(event.amount % 3)))
@@ -329,7 +437,7 @@ def _stays(one: Workload) -> bool:
 
 _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "cycle": lambda fleet, _: virtual.cycle(fleet),
-    "start": lambda fleet, _: virtual.started(fleet),
+    "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
     "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
@@ -351,6 +459,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),
     "quarantine": _quarantine,
+    "measure": _measure,
     "quota": _quota,
 }
 
@@ -425,6 +534,31 @@ def contested(draw: st.DrawFn) -> Fleet:
             for name, part in one.seats:
                 room[name] -= part
     return virtual.fleet(rules, *places, *served, *fitting, now=1000.0)
+
+
+@st.composite
+def contested_slices(draw: st.DrawFn) -> Fleet:
+    """Return serving's cards full of jobs on slices, and services that want slices too."""
+    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=draw(st.booleans()))
+    rules = with_nominal(with_nominal(draw(policies()), "serving", 16), "vision", 16)
+    layouts = draw(st.lists(st.sampled_from(LAYOUTS[2:]), min_size=1, max_size=3))
+    parts: list[Node | Workload | Service] = [
+        node("n0", at="a/a/a", gpus=0, cards=cards(*layouts), serving=True, accelerator="h100")
+    ]
+    for index, layout in enumerate(layouts):
+        room = 10_000
+        for number, profile in enumerate(layout if layout != ("shared",) else ("",) * 3):
+            share = 0 if profile else min(room, draw(st.sampled_from([1_800, 3_000, 6_000])))
+            room -= share
+            if (share or profile) and draw(st.integers(0, 4)):
+                one = draw(lodgers_on(f"b{index}{number}", ["n0"]))
+                part = Slice(profile=profile, share=share)
+                parts.append(_of_slices(replace(one, bundles=1, nodes=("n0",), team="vision", card=index), part))
+    parts += [
+        _of_slices(replace(draw(services(f"s{number}")), team="serving"), draw(slices_of_cards()))
+        for number in range(draw(st.integers(1, 2)))
+    ]
+    return virtual.fleet(replace(rules, slicing=slicing), *parts, now=1000.0)
 
 
 @st.composite

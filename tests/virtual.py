@@ -14,9 +14,11 @@ from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
 from fleet_app.engine.plan import (
     Admit,
+    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
+    GiveSlice,
     Kill,
     Lose,
     Move,
@@ -24,11 +26,13 @@ from fleet_app.engine.plan import (
     Quarantine,
     Relabel,
     Release,
+    Repartition,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import Condition, Crossing, Node, NodeClass
+from fleet_app.engine.telemetry import Usage
+from fleet_app.engine.values import Condition, Crossing, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 
@@ -56,19 +60,21 @@ class Fleet:
     quarantines: tuple[Quarantined, ...] = ()
     growth_gpus: int | None = None
     crossings: tuple[Crossing, ...] = ()
+    usage: tuple[Usage, ...] = ()
     grants_made: int = 0
 
     @property
     def state(self) -> FleetState:
         """Return what a decision is made of."""
         return FleetState(
-            nodes=tuple(as_it_crosses(node, self.crossings) for node in self.nodes),
+            nodes=tuple(as_it_crosses(node, self.crossings) for node in _with_busy_cards(self)),
             workloads=self.workloads,
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
             growth_gpus=self.growth_gpus,
             crossings=self.crossings,
+            usage=self.usage,
         )
 
     def workload(self, name: str) -> Workload:
@@ -118,24 +124,55 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
             case Drain() | Expire() | Move():
                 fleet = _noticed(fleet, action)
-            case Kill():
-                fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
-            case Lose():
+            case Kill() | Lose():
                 one = fleet.workload(action.workload)
-                fleet = _put(_failed(fleet, one, Cause.NODE, action.node), replace(one, killed=True))
+                known = _failed(fleet, one, Cause.NODE, action.node) if isinstance(action, Lose) else fleet
+                fleet = _put(known, replace(one, killed=True))
             case Quarantine() | Release() | Relabel():
                 fleet = _done_to_node(fleet, action)
-            case GiveGrant():
-                number = fleet.grants_made + 1
-                given = Grant(name=f"grant-{number:04}", node=action.node)
-                one = fleet.service(action.service)
-                fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
-                fleet = replace(fleet, grants_made=number)
+            case AdmitSlice():
+                one = fleet.workload(action.workload)
+                told = {"nodes": (action.node,), "card": action.card, "admitted_at": fleet.now}
+                fleet = _put(fleet, _stepped(one, Event.ADMIT, **told))
+            case GiveGrant() | GiveSlice():
+                fleet = _granted(fleet, action)
+            case Repartition():
+                fleet = _recut(fleet, action)
             case TakeGrant():
                 one = fleet.service(action.service)
                 left = tuple(grant for grant in one.grants if grant.name != action.grant)
                 assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
                 fleet = _served(fleet, replace(one, grants=left))
+    return _idled(fleet)
+
+
+def _granted(fleet: Fleet, action: GiveGrant | GiveSlice) -> Fleet:
+    number = fleet.grants_made + 1
+    card = action.card if isinstance(action, GiveSlice) else None
+    given = Grant(name=f"grant-{number:04}", node=action.node, card=card)
+    one = fleet.service(action.service)
+    fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
+    return replace(fleet, grants_made=number)
+
+
+def _recut(fleet: Fleet, action: Repartition) -> Fleet:
+    """Take a card out of use, to have another layout."""
+    node = next(one for one in fleet.nodes if one.name == action.node)
+    old = next(one for one in node.cards if one.index == action.card)
+    new = replace(old, becomes=action.layout)
+    changed = tuple(new if one.index == action.card else one for one in node.cards)
+    return with_node(fleet, replace(node, cards=changed, capacity=node.capacity - Shape(gpus=int(old.whole))))
+
+
+def recut(fleet: Fleet) -> Fleet:
+    """Let every card that is being changed have its new layout; one that is whole again is one of the node's GPUs."""
+    for node in fleet.nodes:
+        cards, gpus = [], 0
+        for card in node.cards:
+            done = card.becomes is not None
+            gpus += done and card.becomes == ()
+            cards.append(replace(card, layout=card.becomes, becomes=None, idle_since=fleet.now) if done else card)
+        fleet = with_node(fleet, replace(node, cards=tuple(cards), capacity=node.capacity + Shape(gpus=gpus)))
     return fleet
 
 
@@ -147,6 +184,40 @@ def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel) -> Fleet
             return released(fleet, node)
     done = (replace(one, moved_at=fleet.now) if one.node == action.node else one for one in fleet.crossings)
     return replace(fleet, crossings=tuple(done))
+
+
+def _idled(fleet: Fleet) -> Fleet:
+    """Note since when nothing has been on the cards that are cut or shared."""
+    if not any(node.cards for node in fleet.nodes):
+        return fleet
+    used = {(one.nodes[0], one.card) for one in fleet.workloads if one.card is not None and one.nodes}
+    used |= {(grant.node, grant.card) for one in fleet.services for grant in one.grants}
+    for node in fleet.nodes:
+        cards = []
+        for card in node.cards:
+            since = fleet.now if card.idle_since is None else card.idle_since
+            cards.append(replace(card, idle_since=None if card.whole or (node.name, card.index) in used else since))
+        fleet = with_node(fleet, replace(node, cards=tuple(cards)))
+    return fleet
+
+
+def _with_busy_cards(fleet: Fleet) -> tuple[Node, ...]:
+    """Return the nodes with as many of their whole cards busy as whole work has GPUs there, the first ones first."""
+    if not any(node.cards for node in fleet.nodes):
+        return fleet.nodes
+    gpus = {node.name: node.foreign.gpus for node in fleet.nodes}
+    for one in fleet.workloads:
+        for name in one.nodes if one.holding else ():
+            gpus[name] = gpus.get(name, 0) + one.shape.gpus
+    for one in fleet.services:
+        for grant in one.grants:
+            gpus[grant.node] = gpus.get(grant.node, 0) + one.shape.gpus
+    found = []
+    for node in fleet.nodes:
+        whole = [card.index for card in sorted(node.cards, key=lambda card: card.index) if card.whole]
+        busy = set(whole[: gpus[node.name]])
+        found.append(replace(node, cards=tuple(replace(card, busy=card.index in busy) for card in node.cards)))
+    return tuple(found)
 
 
 def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
@@ -225,6 +296,12 @@ def rank_died(fleet: Fleet, name: str) -> Fleet:
     """Let the first rank of a workload die, and so all of it; it goes back to the queue."""
     one = fleet.workload(name)
     return _put(_failed(fleet, one, Cause.RANK, one.nodes[0]), _emptied(_stepped(one, Event.REQUEUE)))
+
+
+def measured(fleet: Fleet, usage: Usage) -> Fleet:
+    """Let somebody measure what a workload or service uses."""
+    others = tuple(one for one in fleet.usage if one.subject != usage.subject)
+    return replace(fleet, usage=(*others, usage))
 
 
 def quarantined(fleet: Fleet, told: Quarantined) -> Fleet:
@@ -314,7 +391,7 @@ def at_rest(fleet: Fleet, cycles: int = 40) -> Fleet:
     for _ in range(cycles):
         plan = plan_of(fleet)
         before = fleet
-        fleet = replicas_started(started(left(carried_out(fleet, plan))))
+        fleet = replicas_started(started(left(recut(carried_out(fleet, plan)))))
         if fleet == before:
             return fleet
     raise AssertionError(f"still acting after {cycles} cycles: {plan_of(fleet).actions}")
@@ -336,6 +413,7 @@ def _emptied(one: Workload) -> Workload:
     return replace(
         one,
         nodes=(),
+        card=None,
         admitted_at=None,
         started_at=None,
         saved_at=None,

@@ -16,7 +16,7 @@ from fleet_app.arbiter.past import SHOWN, interruptions, sentence
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine import headroom
-from fleet_app.engine.boundary import recommend
+from fleet_app.engine.boundary import recommend as recommend_crossings
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
@@ -26,6 +26,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.outlook import Outlook, outlook
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.rightsize import recommend
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Group
 
@@ -138,6 +139,7 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "gpus_foreign": node.foreign.gpus,
         "foreign_owners": list(node.foreign_owners),
         "holders": holders,
+        "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 
 
@@ -203,6 +205,16 @@ def past(entries: Iterable[Entry], now: float) -> list[Row]:
     return [asdict(one) | {"sentence": sentence(one, now)} for one in told]
 
 
+def recommendations(snapshot: Snapshot | None, policy: Policy, price: float) -> list[Row]:
+    """Return a row for all that could be smaller, the most GPUs first; `price` is that of a GPU-hour."""
+    found = () if snapshot is None else recommend(snapshot.state, policy, snapshot.at)
+    return [
+        asdict(one)
+        | {"saved_gpus": one.saved_gpus, "saved_per_day": one.saved_gpus * 24 * price, "sentence": one.sentence}
+        for one in found
+    ]
+
+
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:
     """Return how the free GPUs lie, and with `plan` what to move so that at most `most_nodes` more nodes are whole.
 
@@ -230,7 +242,7 @@ def boundary(snapshot: Snapshot | None, policy: Policy, rows: Sequence[tuple[str
     known = wanted.history_of(rows)
     if known is not None:
         seen = outlook(known, known.last_at, policy.boundary)
-    found = recommend(state, policy, now, seen, snapshot.plan)
+    found = recommend_crossings(state, policy, now, seen, snapshot.plan)
     return {"plan": asdict(found), "crossings": [asdict(one) for one in state.crossings]}
 
 

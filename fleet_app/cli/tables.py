@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,22 @@ def queue(workloads: Sequence[Row], now: float) -> Table:
     return table
 
 
+def recommendations(found: Sequence[Row]) -> Table:
+    """Return the table of what could be smaller."""
+    table = _table("NAME", "TEAM", "HAS", "USED", "ENOUGH", "SAVES", "A DAY")
+    for each in found:
+        table.add_row(
+            plain(str(each["subject"])),
+            plain(str(each["team"])),
+            f"{each['has']} {each['unit']}",
+            f"{each['used_percent']} % in {duration(each['measured_s'])}",
+            str(each["enough"]),
+            f"{each['saved_gpus']} GPUs",
+            f"{each['saved_per_day']:.2f}",
+        )
+    return table
+
+
 def shape(workload: Row) -> str:
     """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`."""
     groups = workload.get("groups") or ()
@@ -83,7 +100,10 @@ def nodes(found: Sequence[Row], now: float) -> Table:
     levels = list(dict.fromkeys(level for node in found for level in domains(node)))
     letters = _letters_of(found)
     kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
-    table = _table("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *kept_out)
+    cut = ["CARDS"] if any(node.get("cards") for node in found) else []
+    table = _table(
+        "NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *cut, *kept_out
+    )
     for node in found:
         condition = str(node.get("condition", ""))
         table.add_row(
@@ -93,6 +113,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
             Text(condition, style=_CONDITIONS.get(condition, "yellow")),
             bar(node, letters),
             Text(holders(node, letters), no_wrap=True, overflow="ellipsis"),
+            *([cards(node)] if cut else []),
             *([quarantine(node, now)] if kept_out else []),
         )
     return table
@@ -104,6 +125,12 @@ def domains(node: Row) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     return {f"level{place}": name for place, name in enumerate(given)}
+
+
+def cards(node: Row) -> str:
+    """Return what a node's cards are cut into, and how many of each there are; empty for one of whole GPUs."""
+    pieces = Counter(str(piece) for card in node.get("cards") or () for piece in card.get("layout") or ())
+    return ", ".join(f"{count} x {piece}" for piece, count in sorted(pieces.items()))
 
 
 def bar(node: Row, letters: Mapping[str, str]) -> Text:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fleet_app.engine import admission, draining, health, relabelling, serving
+from fleet_app.engine import admission, draining, health, idle, recutting, relabelling, serving, slices, slicing
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -27,11 +27,18 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
 
 def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Part]:
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
+    cut = slices.begin(ledger, state)
     yield from draining.step(ledger)
+    if state.usage:
+        yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
-    yield from serving.step(ledger, state.services, state.growth_gpus)
+    whole = [service for service in state.services if service.slice is None]
+    yield from serving.step(ledger, whole, state.growth_gpus)
+    yield from slicing.serve(cut) if cut else ()
     yield from admission.step(ledger, watch)
+    yield from slicing.admit(cut) if cut else ()
+    yield from recutting.step(cut) if cut else ()
 
 
 def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:

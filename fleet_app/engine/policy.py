@@ -1,4 +1,4 @@
-"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health.
+"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health, slicing.
 
 Values only; `fleet_app.policy` parses and checks the file that they come from.
 """
@@ -9,11 +9,21 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorQuota:
+    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5)."""
+
+    flavor: str
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """One entry of the quota tree: an organisation or a team.
 
     `parent` is None for the root of a cohort. A limit that is None does not limit. `strict` is whether its queue is
-    taken strictly in order.
+    taken strictly in order. `flavors` are numbers of their own for some flavors; the rest is for all others together.
     """
 
     name: str
@@ -23,6 +33,7 @@ class Quota:
     lending_limit_gpus: int | None = None
     weight: int = 1
     strict: bool = False
+    flavors: tuple[FlavorQuota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,23 @@ class DrainContract:
     restart_cost_s: float = 60.0
     min_run_s: float = 0.0
     most_per_cycle: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """How long an interactive session may use no more than `used_percent` of its GPUs before it ends."""
+
+    after_s: float = 7200.0
+    used_percent: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightSize:
+    """What used less than `below_percent` for `after_s` could be so small that it would use `target_percent`."""
+
+    after_s: float = 86_400.0
+    below_percent: int = 40
+    target_percent: int = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +139,19 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slicing:
+    """How cards are cut and shared (V1 to V8).
+
+    A shared card has at most `shares` users. Layouts change only with `repartition`, and that of a cut card only when
+    nothing has been on it for `settle_s` seconds.
+    """
+
+    shares: int = 10
+    repartition: bool = False
+    settle_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything that `decide` needs to know beside the state of the fleet."""
 
@@ -121,4 +162,7 @@ class Policy:
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
     boundary: Boundary | None = None
+    idle: Idle = field(default_factory=Idle)
+    right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)
+    slicing: Slicing | None = None

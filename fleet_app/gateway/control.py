@@ -121,6 +121,7 @@ class ControlApi:
             web.get(CONTROL + "fragments", self._fragments),
             web.get(CONTROL + "boundary", self._boundary),
             web.post(CONTROL + "boundary", self._move_boundary),
+            web.get(CONTROL + "recommendations", self._recommendations),
             web.get(CONTROL + "explain/{name}", self._explain),
             web.get(CONTROL + "events", self._events),
             web.get(CONTROL + "policy", self._policy),
@@ -187,6 +188,11 @@ class ControlApi:
     def _recommended(self) -> dict[str, Any]:
         rules, rows = to_engine(self._submissions.policy()), self._workloads.journal.wanted()
         return status.boundary(self._workloads.snapshot(), rules, list(rows.items()))
+
+    async def _recommendations(self, _: web.Request) -> web.Response:
+        policy = self._submissions.policy()
+        price = policy.accounting.price_per_gpu_hour
+        return web.json_response(status.recommendations(self._workloads.snapshot(), to_engine(policy), price))
 
     async def _explain(self, request: web.Request) -> web.Response:
         snapshot, name = self._workloads.snapshot(), request.match_info["name"]

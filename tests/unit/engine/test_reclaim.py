@@ -12,7 +12,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.trial import Asker
-from fleet_app.engine.values import Condition, Node
+from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 from tests.builders import COMMITTED, SERVING, backfill, gang, node, nodes, policy, shape, state, team
 
@@ -246,17 +246,10 @@ def test_most_room_is_what_is_left_when_all_that_may_have_left() -> None:
     assert reclaim.most_room(ledger, seeks, ledger.nodes["n1"]).gpus == 6
 
 
-ELSEWHERE = {
-    "on a node of training's": node("a1"),
-    "on a node that takes nothing new": node("a1", serving=True, condition=Condition.CORDONED),
-}
-
-
-@pytest.mark.parametrize("other", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_room_that_a_victim_leaves_where_the_asker_may_not_run_is_not_for_it(other: Node) -> None:
-    ours = node("v1", serving=True)
-    ledger = Ledger(state(other, ours, backfill("wide", gpus=8, on=["a1", "v1"])), LENT, NOW)
-    chat = Asker(name="chat", team="a", priority=SERVING, shape=shape(8), anyone=True)
-    found = reclaim.find(ledger, chat, [ours])
+def test_the_nodes_of_a_victim_that_the_asker_may_not_use_are_left_alone() -> None:
+    other, able = node("a-serving", serving=True), node("t1", gpus=2)
+    ledger = Ledger(state(other, able, backfill("wide", team="b", gpus=2, on=["a-serving", "t1"])), LENT, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(2))
+    found = reclaim.find(ledger, seeks, [able])
     assert found is not None
-    assert found.nodes == ("v1",)
+    assert ([one.name for one in found.victims], found.nodes) == (["wide"], ("t1",))
