@@ -17,12 +17,14 @@ from fleet_app.engine.plan import (
     Drain,
     Expire,
     GiveGrant,
+    Grow,
     Kill,
     Lose,
     Move,
     Plan,
     Quarantine,
     Release,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
@@ -33,11 +35,12 @@ from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """That a workload was asked to leave: when, and for whom."""
+    """That a workload was asked to leave: when, and for whom; with `nodes` only its members there."""
 
     at: float
     workload: str
     beneficiary: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class Fleet:
     services: tuple[Service, ...] = ()
     ended: tuple[Workload, ...] = ()
     drains: tuple[Drained, ...] = ()
+    shrinks: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     grants_made: int = 0
@@ -113,18 +117,15 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
             case Drain() | Expire() | Move():
                 fleet = _noticed(fleet, action)
+            case Shrink() | Grow():
+                fleet = _resized(fleet, action)
             case Kill():
                 fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
             case Lose():
                 one = fleet.workload(action.workload)
                 fleet = _put(_failed(fleet, one, Cause.NODE, action.node), replace(one, killed=True))
-            case Quarantine():
-                told = Quarantined(
-                    node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until
-                )
-                fleet = quarantined(fleet, told)
-            case Release():
-                fleet = released(fleet, action.node)
+            case Quarantine() | Release():
+                fleet = _kept_out(fleet, action)
             case GiveGrant():
                 number = fleet.grants_made + 1
                 given = Grant(name=f"grant-{number:04}", node=action.node)
@@ -148,6 +149,23 @@ def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
     told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
     note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
     return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+
+
+def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
+    one = fleet.workload(action.workload)
+    if isinstance(action, Grow):
+        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes)))
+    going = (*one.going, *action.nodes)
+    told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
+    fleet = replace(fleet, shrinks=(*fleet.shrinks, told))
+    return _put(fleet, replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary))
+
+
+def _kept_out(fleet: Fleet, action: Quarantine | Release) -> Fleet:
+    if isinstance(action, Release):
+        return released(fleet, action.node)
+    told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until)
+    return quarantined(fleet, told)
 
 
 def later(fleet: Fleet, seconds: float) -> Fleet:
@@ -197,6 +215,9 @@ def left(fleet: Fleet, *names: str) -> Fleet:
             stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
             event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
             fleet = _put(fleet, _emptied(_stepped(stopping, event)))
+        elif one.going and (not names or one.name in names):
+            stay = tuple(node for node in one.nodes if node not in one.going)
+            fleet = _put(fleet, replace(one, nodes=stay, going=(), going_by=None, going_for=None))
     return fleet
 
 
@@ -302,6 +323,9 @@ def _emptied(one: Workload) -> Workload:
         saved_at=None,
         deadline_at=None,
         drained_for=None,
+        going=(),
+        going_by=None,
+        going_for=None,
         killed=False,
         requeued=True,
         attempt=one.attempt + ran,

@@ -23,12 +23,14 @@ from fleet_app.engine.plan import (
     Drain,
     Expire,
     GiveGrant,
+    Grow,
     Kill,
     Lose,
     Move,
     Plan,
     Quarantine,
     Release,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.workload import Workload
@@ -56,18 +58,25 @@ def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> N
             drain(book, action, now)
         case Move():
             move(book, action, now)
-        case Kill():
-            _kill(book, action, now)
-        case Lose():
-            _lose(book, action, now)
+        case Kill() | Lose():
+            _end(book, action, now)
         case GiveGrant():
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
         case Quarantine() | Release():
             _keep_out(book, action, now)
+        case Shrink() | Grow():
+            pass  # nothing elastic is in the book: a spec that asks for it is refused
         case _:
             assert_never(action)
+
+
+def _end(book: Book, action: Kill | Lose, now: float) -> None:
+    if isinstance(action, Kill):
+        _kill(book, action, now)
+    else:
+        _lose(book, action, now)
 
 
 def _keep_out(book: Book, action: Quarantine | Release, now: float) -> None:

@@ -8,8 +8,9 @@ call this function.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
-from fleet_app.engine import admission, draining, health, serving
+from fleet_app.engine import admission, draining, elastic, health, serving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -29,8 +30,16 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
     yield from draining.step(ledger)
     yield from health.step(ledger, state.failures, state.quarantines)
-    yield from serving.step(ledger, state.services)
-    yield from admission.step(ledger, watch)
+    if not ledger.members.staying:
+        yield from serving.step(ledger, state.services)
+        yield from admission.step(ledger, watch)
+        return
+    waits = False
+    for part in chain(serving.step(ledger, state.services), admission.step(ledger, watch)):
+        waits = waits or (isinstance(part, Wait) and part.reason not in admission.HOPELESS)
+        yield part
+    if not waits:
+        yield from elastic.grow(ledger)
 
 
 def plan_of(ledger: Ledger, outcome: list[Action | Wait]) -> Plan:

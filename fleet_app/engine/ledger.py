@@ -6,12 +6,14 @@ The only thing in the engine that changes; it lives and dies inside one `decide`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.ends import Start, leaves_by
+from fleet_app.engine.members import Members, member_of
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -110,6 +112,8 @@ class Ledger:
         self.starts: dict[str, Start] = {}
         self.limited: list[Workload] = []
         self.leaving: set[str] = set()
+        self.members = Members()
+        self.going: list[Workload] = []
         self.holds: list[Hold] = []
         self.changed: list[str] = []
         """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
@@ -165,7 +169,9 @@ class Ledger:
         self.firm[team] += shape.gpus * len(nodes)
 
     def release_soon(self, leaver: Workload) -> None:
-        """Count a workload that was just asked to leave among what is coming free."""
+        """Count a workload, or a member of an elastic one, that was just asked to leave among what is coming free."""
+        if leaver.minimum is not None:
+            leaver = self._without_members(leaver)
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
         for node, shape in leaver.seats:
@@ -178,6 +184,22 @@ class Ledger:
             self.lodgers[node] = stay
             self._known.lodgers.pop(node, None)
         self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
+        if leaver.name in self.members.parents:
+            self._member_left(leaver)
+
+    @contextmanager
+    def as_wholes(self) -> Iterator[None]:
+        """Let elastic workloads be asked to leave as wholes meanwhile (R8)."""
+        stand_ins = {name: parent for name, parent in self.members.parents.items() if self.members.stays(name)}
+        wholes = {name: self.members.rest_of(parent) for name, parent in stand_ins.items()}
+        for name in sorted(wholes):
+            self._swap(self.members.node_of(name), name, wholes[name])
+        try:
+            yield
+        finally:
+            for name in sorted(wholes):
+                node = self.members.node_of(name)
+                self._swap(node, wholes[name].name, member_of(stand_ins[name], node))
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
@@ -319,7 +341,7 @@ class Ledger:
         for team in sorted(taken):
             quota.charge(self.tree, self.used, team, taken[team])
         self.used_soon = dict(self.used)
-        for workload in leaving:
+        for workload in (*leaving, *self.going):
             self.release_soon(workload)
 
     def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
@@ -331,12 +353,45 @@ class Ledger:
         if not yields:
             self.firm[workload.team] += gpus
         stays = not workload.leaving
+        elastic = workload.minimum is not None
+        if elastic:
+            self.going += [member_of(workload, node) for node in self.members.enter(workload)] if stays else []
         if workload.max_run_s is not None:
-            self.limited.append(workload)
+            self.limited.append(self.members.rest_of(workload) if elastic else workload)
         for node, shape in workload.seats:
             seats[node].append(shape)
             if yields and stays:
-                self.lodgers[node].append(replace(workload, shape=shape) if mixed else workload)
+                self.lodgers[node].append(self._lodger(workload, node, shape) if mixed or elastic else workload)
+
+    def _lodger(self, workload: Workload, node: str, shape: Shape) -> Workload:
+        """Return who may be asked to leave a node, of a workload that is not the same on each of its nodes."""
+        if workload.minimum is None:
+            return replace(workload, shape=shape)
+        return member_of(workload, node) if node in workload.going else self.members.member_on(workload, node)
+
+    def _without_members(self, leaver: Workload) -> Workload:
+        """Return what is left of an elastic workload; it leaves as a whole now, and none of its members by itself."""
+        rest = self.members.rest_of(leaver)
+        for node in rest.nodes:
+            self._swap(node, member_of(leaver, node).name, rest)
+        self.members.leave(leaver)
+        self._known.lost_gpu_s.pop(leaver.name, None)
+        return rest
+
+    def _member_left(self, member: Workload) -> None:
+        """Count a member out; where no other can be spared, all that is left can only leave as a whole."""
+        parent = self.members.parents[member.name]
+        self.members.leave(member)
+        self._known.lost_gpu_s.pop(parent.name, None)
+        if self.members.spare(parent) == 0:
+            rest = self.members.rest_of(parent)
+            for node in rest.nodes:
+                self._swap(node, member_of(parent, node).name, rest)
+
+    def _swap(self, node: str, name: str, other: Workload) -> None:
+        """Let another stand for a lodger of a node; what it has there, and what it costs there, is the same."""
+        self.lodgers[node] = [other if lodger.name == name else lodger for lodger in self.lodgers[node]]
+        self._known.lodgers.pop(node, None)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:

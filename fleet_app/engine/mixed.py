@@ -107,7 +107,7 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
         asked=workload.bundles,
         available=ready,
         level=workload.within,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )
 
 

@@ -31,6 +31,26 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """Give the members of an elastic workload on these nodes notice; what is left of them at the deadline is killed."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    beneficiary: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Give a running elastic workload members on these nodes, in rank order after those that it has."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
     """Give a workload whose maximum run time is over notice to end for good; what is left at the deadline is killed."""
 
@@ -112,7 +132,7 @@ class Move:
     why: str
 
 
-Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move
+Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Shrink | Grow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
