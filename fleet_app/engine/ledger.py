@@ -6,8 +6,7 @@ The only thing in the engine that changes; it lives and dies inside one `decide`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -171,7 +170,7 @@ class Ledger:
     def release_soon(self, leaver: Workload) -> None:
         """Count a workload, or a member of an elastic one, that was just asked to leave among what is coming free."""
         if leaver.minimum is not None:
-            leaver = self._without_members(leaver)
+            leaver = self.members.leave_whole(leaver, self.lodgers)
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
         for node, shape in leaver.seats:
@@ -185,21 +184,7 @@ class Ledger:
             self._known.lodgers.pop(node, None)
         self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
         if leaver.name in self.members.parents:
-            self._member_left(leaver)
-
-    @contextmanager
-    def as_wholes(self) -> Iterator[None]:
-        """Let elastic workloads be asked to leave as wholes meanwhile (R8)."""
-        stand_ins = {name: parent for name, parent in self.members.parents.items() if self.members.stays(name)}
-        wholes = {name: self.members.rest_of(parent) for name, parent in stand_ins.items()}
-        for name in sorted(wholes):
-            self._swap(self.members.node_of(name), name, wholes[name])
-        try:
-            yield
-        finally:
-            for name in sorted(wholes):
-                node = self.members.node_of(name)
-                self._swap(node, wholes[name].name, member_of(stand_ins[name], node))
+            self._known.lost_gpu_s.pop(self.members.leave(leaver).name, None)
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
@@ -368,30 +353,6 @@ class Ledger:
         if workload.minimum is None:
             return replace(workload, shape=shape)
         return member_of(workload, node) if node in workload.going else self.members.member_on(workload, node)
-
-    def _without_members(self, leaver: Workload) -> Workload:
-        """Return what is left of an elastic workload; it leaves as a whole now, and none of its members by itself."""
-        rest = self.members.rest_of(leaver)
-        for node in rest.nodes:
-            self._swap(node, member_of(leaver, node).name, rest)
-        self.members.leave(leaver)
-        self._known.lost_gpu_s.pop(leaver.name, None)
-        return rest
-
-    def _member_left(self, member: Workload) -> None:
-        """Count a member out; where no other can be spared, all that is left can only leave as a whole."""
-        parent = self.members.parents[member.name]
-        self.members.leave(member)
-        self._known.lost_gpu_s.pop(parent.name, None)
-        if self.members.spare(parent) == 0:
-            rest = self.members.rest_of(parent)
-            for node in rest.nodes:
-                self._swap(node, member_of(parent, node).name, rest)
-
-    def _swap(self, node: str, name: str, other: Workload) -> None:
-        """Let another stand for a lodger of a node; what it has there, and what it costs there, is the same."""
-        self.lodgers[node] = [other if lodger.name == name else lodger for lodger in self.lodgers[node]]
-        self._known.lodgers.pop(node, None)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:

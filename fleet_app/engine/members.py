@@ -7,11 +7,15 @@ needs to know nothing of it. Knows workloads. Does not know room, quota or who a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.workload import Workload
+
+Lodgers = dict[str, list[Workload]]
+"""Who may be asked to leave each node."""
 
 
 class Members:
@@ -45,21 +49,39 @@ class Members:
         """Return how many more members it can lose."""
         return len(self.staying.get(workload.name, ())) - (workload.minimum or 0)
 
-    def node_of(self, member: str) -> str:
-        """Return the node of a stand-in."""
-        return member.removeprefix(f"{self.parents[member].name}/")
+    def leave(self, member: Workload) -> Workload:
+        """Strike off a member that was told to leave; return the workload that it was a member of."""
+        parent = self.parents[member.name]
+        self.staying[parent.name] = tuple(node for node in self.staying[parent.name] if node not in member.nodes)
+        return parent
 
-    def stays(self, member: str) -> bool:
-        """Return whether a stand-in was not told to leave, alone or with its workload."""
-        return self.node_of(member) in self.staying.get(self.parents[member].name, ())
+    def leave_whole(self, workload: Workload, lodgers: Lodgers) -> Workload:
+        """Strike off a workload that was told to leave; return what is left of it, which stands for all its members."""
+        rest = self.rest_of(workload)
+        for node in rest.nodes:
+            _swap(lodgers, node, member_of(workload, node).name, rest)
+        self.staying.pop(workload.name, None)
+        return rest
 
-    def leave(self, leaver: Workload) -> None:
-        """Strike off a member that was told to leave, or every member of a workload that was."""
-        parent = self.parents.get(leaver.name)
-        if parent is not None:
-            self.staying[parent.name] = tuple(node for node in self.staying[parent.name] if node not in leaver.nodes)
-        elif leaver.name in self.staying:
-            self.staying[leaver.name] = ()
+    @contextmanager
+    def as_wholes(self, lodgers: Lodgers) -> Iterator[None]:
+        """Let all that is left of an elastic workload stand for each of its members meanwhile."""
+        staying = [(parent, member) for parent, member in self._stand_ins() if member.nodes[0] in self._nodes(parent)]
+        for parent, member in staying:
+            _swap(lodgers, member.nodes[0], member.name, self.rest_of(parent))
+        try:
+            yield
+        finally:
+            for parent, member in staying:
+                _swap(lodgers, member.nodes[0], parent.name, member)
+
+    def _stand_ins(self) -> Iterator[tuple[Workload, Workload]]:
+        for name in sorted(self.parents):
+            parent = self.parents[name]
+            yield parent, member_of(parent, name.removeprefix(f"{parent.name}/"))
+
+    def _nodes(self, parent: Workload) -> tuple[str, ...]:
+        return self.staying.get(parent.name, ())
 
     def names_of(self, victims: Iterable[Workload]) -> tuple[str, ...]:
         """Return the names of the workloads that victims are, or are members of."""
@@ -70,6 +92,11 @@ class Members:
         parents = [self.parents[one.name] for one in victims if one.name in self.parents]
         leaving = Counter(parent.name for parent in parents)
         return all(leaving[parent.name] <= self.spare(parent) for parent in parents)
+
+
+def _swap(lodgers: Lodgers, node: str, name: str, other: Workload) -> None:
+    """Let another stand for a lodger of a node; what it has there, and what it costs there, is the same."""
+    lodgers[node] = [other if lodger.name == name else lodger for lodger in lodgers[node]]
 
 
 def member_of(workload: Workload, node: str) -> Workload:

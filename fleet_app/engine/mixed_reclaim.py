@@ -66,7 +66,7 @@ def _room_by(ledger: Ledger, moment: float) -> Callable[[str, Shape], bool]:
 
 def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> Victims | None:
     """Return victims where the members that elastic workloads can spare are not enough (R8)."""
-    with ledger.as_wholes():
+    with ledger.members.as_wholes(ledger.lodgers):
         victims = _victims(ledger, asker, Trial(ledger, asker, nodes))
     return None if victims is None else reclaim.fewer_members(ledger, Trial(ledger, asker, nodes), victims)
 

@@ -89,7 +89,7 @@ def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: 
 
 def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node], rooms: Rooms) -> Victims | None:
     """Return victims where the members that elastic workloads can spare are not enough (R8)."""
-    with ledger.as_wholes():
+    with ledger.members.as_wholes(ledger.lodgers):
         victims = _victims(ledger, asker, Trial(ledger, asker, nodes), rooms)
     return None if victims is None else fewer_members(ledger, Trial(ledger, asker, nodes), victims)
 
