@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass
@@ -22,7 +22,7 @@ HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FO
 """What no wait ends: it is in nobody's way (O3)."""
 
 
-def step(ledger: Ledger, watch: str | None = None) -> Answer:
+def step(ledger: Ledger, watch: str | None = None) -> Iterator[Part]:
     """Yield an admission or a wait for every queued workload, and the drains that make room.
 
     The room that is left only shrinks, so what was refused once is refused to all that ask for the same. Where a
@@ -31,39 +31,30 @@ def step(ledger: Ledger, watch: str | None = None) -> Answer:
     """
     refused: dict[object, Wait] = {}
     first: dict[str, str] = {}
-    for workload in in_turn(ledger):
-        if workload.team in first:
-            yield refusal.behind(workload, first[workload.team])
-            continue
-        key = _question(ledger, workload)
-        known = refused.get(key)
+    for line in in_turn(ledger, watch):
+        workload = line.first
+        question = workload.team if workload.team in first else (line.asked, passed(ledger, workload))
+        known = refused.get(question)
         if known is not None and workload.name != watch:
-            yield _for(workload, known)
+            yield known.of(workload.name, line.refuse())
             continue
-        for part in _consider(ledger, workload, watched=workload.name == watch):
-            if isinstance(part, Wait):
-                if part.reason is not Reason.DRAIN_UNDER_WAY:
-                    refused[key] = part
-                if part.reason not in HOPELESS and ledger.tree.strict(workload.team):
-                    first[workload.team] = workload.name
-            yield part
+        for part in _answer(ledger, workload, first.get(workload.team), watched=workload.name == watch):
+            if not isinstance(part, Wait) or part.reason is Reason.DRAIN_UNDER_WAY:
+                yield part
+                continue
+            refused[question] = part
+            if part.reason not in HOPELESS and workload.team not in first and ledger.tree.strict(workload.team):
+                first[workload.team] = workload.name
+                yield part
+            else:
+                yield part.also(line.refuse())
 
 
-def _question(ledger: Ledger, workload: Workload) -> object:
-    """Return what the answer depends on; of a declared run time only whose planned start it is short enough to pass."""
-    return (
-        workload.team,
-        workload.priority,
-        workload.kind,
-        workload.shape,
-        workload.bundles,
-        workload.groups,
-        workload.minimum,
-        workload.within,
-        workload.accelerator,
-        workload.broken_drains,
-        passed(ledger, workload),
-    )
+def _answer(ledger: Ledger, workload: Workload, ahead: str | None, *, watched: bool) -> Answer:
+    """Return what becomes of a workload; `ahead` is the first that waits of a team whose queue is strict (O6)."""
+    if ahead is not None:
+        return iter([refusal.behind(workload, ahead)])
+    return _consider(ledger, workload, watched=watched)
 
 
 def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
@@ -124,16 +115,4 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         level=workload.within,
         rooms=rooms,
         blocked_by=ledger.members.names_of(found.victims),
-    )
-
-
-def _for(workload: Workload, known: Wait) -> Wait:
-    return Wait(
-        workload=workload.name,
-        reason=known.reason,
-        asked=known.asked,
-        available=known.available,
-        level=known.level,
-        blocked_by=known.blocked_by,
-        group=known.group,
     )

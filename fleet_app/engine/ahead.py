@@ -5,7 +5,7 @@ Runs the decision and watches it: what it finds is what was decided, not what an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet_app.engine import quota
@@ -13,8 +13,8 @@ from fleet_app.engine.decide import plan_of, steps
 from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.ordering import ranking, steps_waited
-from fleet_app.engine.plan import Action, Admit, Plan, Reason, Wait
+from fleet_app.engine.ordering import queue, ranking, steps_waited
+from fleet_app.engine.plan import Admit, Part, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
@@ -43,16 +43,30 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
     """Return the decision, and who came before the queued workload of that name, first to be considered first."""
     ledger = Ledger(state, policy, now)
     queued = {one.name: one for one in state.workloads if one.phase is Phase.QUEUED}
-    outcome: list[Action | Wait] = []
+    outcome: list[Part] = []
     turns: list[_Turn] = []
     used = dict(ledger.used_soon)
     for part in steps(ledger, state, name):
         outcome.append(part)
         if isinstance(part, Admit | Wait) and part.workload in queued:
-            turns.append(_Turn(workload=queued[part.workload], part=part, used=used))
+            turns += _turns(ledger, queued, part, name, used)
         if isinstance(part, Admit | Wait) or not turns:
             used = dict(ledger.used_soon)
     return plan_of(ledger, outcome), _before(ledger, turns, name) if name in queued else ()
+
+
+def _turns(
+    ledger: Ledger, queued: Mapping[str, Workload], part: Admit | Wait, name: str, used: Mapping[str, int]
+) -> Iterator[_Turn]:
+    """Yield the turn that a part ended, and those of all alike that it ended too, if in line before `name`."""
+    yield _Turn(workload=queued[part.workload], part=part, used=used)
+    others = [queued[other] for other in part.alike] if isinstance(part, Wait) and name in queued else []
+    line = queue([*others, queued[name]], ranking(ledger.policy, ledger.now)) if others else []
+    for other in line:
+        if other.name == name:
+            return
+        assert isinstance(part, Wait)
+        yield _Turn(workload=other, part=part.of(other.name), used=used)
 
 
 def _before(ledger: Ledger, turns: Sequence[_Turn], name: str) -> tuple[Ahead, ...]:

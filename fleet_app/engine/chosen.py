@@ -25,9 +25,10 @@ def choices(state: FleetState, policy: Policy, now: float, plan: Plan) -> dict[s
     if not drains:
         return {}
     ledger = Ledger(state, policy, now)
+    known = {one.name: one for one in state.workloads}
     found: dict[str, str] = {}
     for name in sorted({drain.beneficiary for drain in drains}):
-        victims = [ledger.workloads[drain.workload] for drain in drains if drain.beneficiary == name]
+        victims = [known[drain.workload] for drain in drains if drain.beneficiary == name]
         stayed = _stayed(ledger, state, name, {drain.workload for drain in drains})
         found |= {victim.name: _sentence(ledger, victim, victims, stayed) for victim in victims}
     return found
@@ -41,7 +42,7 @@ def _stayed(ledger: Ledger, state: FleetState, beneficiary: str, drained: set[st
         seeks = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
     else:
         nodes = [node.name for node in ledger.placeable() if node.node_class is NodeClass.TRAINING]
-        seeks = asker(ledger, ledger.workloads[beneficiary])
+        seeks = asker(ledger, next(one for one in state.workloads if one.name == beneficiary))
     able = (one for one in reclaim.candidates(ledger, seeks, ledger.lodging(nodes)) if one.name not in drained)
     return sorted(able, key=lambda one: reclaim.cost(ledger, (one,)))
 

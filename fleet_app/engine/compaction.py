@@ -163,7 +163,7 @@ def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[st
             if _may_move(ledger, service, grant):
                 found[grant.node].append(_of_grant(service, grant, serving))
     targets: dict[int, frozenset[str]] = {}  # all that are alike get one and the same list of nodes
-    for workload in ledger.workloads.values():
+    for workload in ledger.holding:
         if _may_restart(ledger, workload):
             nodes = eligible(ledger, workload)
             names = targets.setdefault(id(nodes), frozenset(node.name for node in nodes))

@@ -7,12 +7,12 @@ call this function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from fleet_app.engine import admission, draining, elastic, health, serving
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Plan, Wait
+from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 
@@ -23,10 +23,10 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
     `now` is in seconds since the epoch. `watch` names a workload whose wait is to say what each domain has.
     """
     ledger = Ledger(state, policy, now)
-    return plan_of(ledger, list(steps(ledger, state, watch)))
+    return plan_of(ledger, steps(ledger, state, watch))
 
 
-def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Action | Wait]:
+def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Part]:
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
     yield from draining.step(ledger)
     yield from health.step(ledger, state.failures, state.quarantines)
@@ -42,11 +42,14 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
         yield from elastic.grow(ledger)
 
 
-def plan_of(ledger: Ledger, outcome: list[Action | Wait]) -> Plan:
+def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:
     """Return the plan that all that was decided makes."""
-    waits = {part.workload: part for part in outcome if isinstance(part, Wait)}
-    return Plan(
-        actions=tuple(part for part in outcome if not isinstance(part, Wait)),
-        holds=tuple(ledger.holds),
-        waits=tuple(waits[name] for name in sorted(waits)),
-    )
+    actions: list[Action] = []
+    waits: dict[str, Wait] = {}
+    for part in outcome:
+        if isinstance(part, Wait):
+            waits[part.workload] = part
+        else:
+            actions.append(part)
+    answers = tuple(waits[name] for name in sorted(waits))
+    return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers)

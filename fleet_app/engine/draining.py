@@ -16,8 +16,8 @@ from fleet_app.engine.workload import Workload
 
 def step(ledger: Ledger) -> Iterator[Expire | Kill | Lose]:
     """Yield the end of what lost a node, of what is past its deadline or its maximum run time, once each."""
-    for workload in ledger.workloads.values():
-        if not workload.holding or workload.killed:
+    for workload in ledger.holding:
+        if workload.killed:
             continue
         lost = _lost_node(ledger, workload)
         if lost is not None and workload.phase is not Phase.STOPPING:

@@ -33,7 +33,7 @@ def sized(ledger: Ledger, workload: Workload) -> Workload:
 
 def grow(ledger: Ledger) -> Iterator[Grow]:
     """Yield more members for running workloads that have fewer than they would like; for when nobody waits."""
-    able = [one for one in ledger.workloads.values() if _may_grow(ledger, one)]
+    able = [one for one in ledger.members.elastic.values() if _may_grow(ledger, one)]
     for workload in sorted(able, key=lambda one: (-one.priority, one.submitted_at, one.name)):
         nodes = _more(ledger, workload)
         if nodes:

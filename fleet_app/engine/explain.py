@@ -43,7 +43,7 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     if workload is None and service is None:
         raise NotFoundError(f"nothing called {name!r} waits or runs", where="explain", fix="See `fleet queue`")
     plan, ahead = watched(state, policy, now, name)
-    wait = next((one for one in plan.waits if one.workload == name), None)
+    wait = plan.wait_of(name)
     if workload is None:
         assert service is not None
         sentence = _of_service(service, wait) + _held(state, policy, service, wait)

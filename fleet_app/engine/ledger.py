@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.ends import Start, leaves_by
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.members import Members, member_of
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
@@ -84,7 +85,8 @@ class Ledger:
     `free` is room that is empty now; `coming` is room of workloads that are leaving. A claim takes from both:
     what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
-    who may be asked has left.
+    who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
+    name.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -96,7 +98,7 @@ class Ledger:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
         self.tree = QuotaTree.build(policy.quotas)
-        self.workloads = {workload.name: workload for workload in sorted(state.workloads, key=lambda w: w.name)}
+        self.waiting, self.holding = _by_phase(state.workloads)
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)
         self.most_gpus: dict[str, int] = {}
@@ -308,11 +310,10 @@ class Ledger:
         taken: dict[str, int] = defaultdict(int)
         seats: dict[str, list[Shape]] = defaultdict(list)
         leaving: list[Workload] = []
-        for workload in self.workloads.values():
-            if workload.holding:
-                self._enter(workload, taken, seats)
-                if workload.leaving:
-                    leaving.append(workload)
+        for workload in self.holding:
+            self._enter(workload, taken, seats)
+            if workload.leaving:
+                leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
                 seats[grant.node].append(service.shape)
@@ -369,6 +370,13 @@ class Ledger:
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
         self._known.borrowed.clear()
+
+
+def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workload]]:
+    """Return those that wait, in no order, and those that have nodes, by name."""
+    queued = Phase.QUEUED
+    holding = [one for one in workloads if one.phase is not queued and one.holding]
+    return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
 
 
 def _smaller(room: Shape, shape: Shape) -> Shape:

@@ -23,6 +23,8 @@ class Members:
 
     def __init__(self) -> None:
         """Know nobody yet."""
+        self.elastic: dict[str, Workload] = {}
+        """The elastic workloads that have nodes and were not told to leave before, by name."""
         self.parents: dict[str, Workload] = {}
         """The workload that each stand-in is a member of, by the name of the stand-in."""
         self.staying: dict[str, tuple[str, ...]] = {}
@@ -30,6 +32,7 @@ class Members:
 
     def enter(self, workload: Workload) -> tuple[str, ...]:
         """Enter an elastic workload that stays; return the nodes whose members were told to leave before."""
+        self.elastic[workload.name] = workload
         self.staying[workload.name] = tuple(node for node in workload.nodes if node not in workload.going)
         return workload.going
 

@@ -5,7 +5,7 @@ A closed union of actions; each carries the reason that a person would be given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fleet_app.engine.values import Shape
@@ -183,7 +183,8 @@ class Wait:
     in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave. `group` names the group that
     room is short for, of those that have room beside one another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
-    `planned_after` names the last who has to end for that.
+    `planned_after` names the last who has to end for that. `alike` names those that asked for the same after it, and
+    wait for the same reason, but for its place and its planned start, which are its own.
     """
 
     workload: str
@@ -196,12 +197,50 @@ class Wait:
     group: str = ""
     planned_at: float | None = None
     planned_after: str = ""
+    alike: tuple[str, ...] = ()
+
+    def also(self, alike: tuple[str, ...]) -> Wait:
+        """Return the wait with those that asked for the same."""
+        return replace(self, alike=alike) if alike else self
+
+    def of(self, name: str, alike: tuple[str, ...] = ()) -> Wait:
+        """Return the wait of one of those alike, or of another that asked for the same as they."""
+        return Wait(
+            workload=name,
+            reason=self.reason,
+            asked=self.asked,
+            available=self.available,
+            level=self.level,
+            blocked_by=self.blocked_by,
+            group=self.group,
+            alike=alike,
+        )
+
+
+Part = Action | Wait
+"""What a step yields, one at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The outcome of one decision, in the order in which it is to be carried out."""
+    """The outcome of one decision, in the order in which it is to be carried out; one of the answers for all alike."""
 
     actions: tuple[Action, ...] = ()
     holds: tuple[Hold, ...] = ()
-    waits: tuple[Wait, ...] = ()
+    answers: tuple[Wait, ...] = ()
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Return the wait of everybody that waits, by name."""
+        found = [replace(one, alike=()) for one in self.answers]
+        found += [one.of(name) for one in self.answers for name in one.alike]
+        return tuple(sorted(found, key=lambda one: one.workload))
+
+    def wait_of(self, name: str) -> Wait | None:
+        """Return why one workload or service waits; None when it does not."""
+        for one in self.answers:
+            if one.workload == name:
+                return replace(one, alike=())
+            if name in one.alike:
+                return one.of(name)
+        return None

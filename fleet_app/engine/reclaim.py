@@ -97,8 +97,8 @@ def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node], rooms: Rooms) -
 def fewer_members(ledger: Ledger, trial: Trial, victims: Victims) -> Victims:
     """Return the victims, but of each elastic workload only members where it can spare all that have to leave."""
     for whole in victims:
-        parent = ledger.workloads.get(whole.name)
-        if parent is None or parent.minimum is None:
+        parent = ledger.members.elastic.get(whole.name)
+        if parent is None:
             continue
         rest = tuple(one for one in victims if one.name != whole.name)
         members = tuple(member_of(parent, node) for node in whole.nodes)

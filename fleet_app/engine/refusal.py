@@ -73,7 +73,8 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
     yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
-    question = (yields, workload.shape, workload.accelerator, levels)
+    shape = workload.shape
+    question = (yields, shape.gpus, shape.cpu_milli, shape.memory_mib, workload.accelerator, levels)
     most = ledger.memo.most_ever.get(question)
     if most is None:
         counts: Counter[Block] = Counter()

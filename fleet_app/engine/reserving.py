@@ -87,8 +87,8 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
     if left >= workload.gpus:
         return ledger.now, ""
     ends: list[tuple[float, str, int]] = []
-    for one in ledger.workloads.values():
-        if one.team == workload.team and one.holding and not ledger.class_of(one).yields:
+    for one in ledger.holding:
+        if one.team == workload.team and not ledger.class_of(one).yields:
             end = gone_at(ledger.policy.drain, one, ledger.now)
             if end is not None:
                 ends.append((end, one.name, one.gpus))

@@ -6,17 +6,16 @@ its own equals, and so on to the top. Knows the quota tree, what is used, and wh
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from fleet_app.engine import quota
+from fleet_app.engine.lines import Line, place
 from fleet_app.engine.quota import QuotaTree
-from fleet_app.engine.workload import Workload
 
 TOP = ""
 """Above the tops of all cohorts; no entry has that name."""
 
-Key = tuple[tuple[int, ...], int]
+Key = tuple[tuple[int, ...], tuple[float, str]]
 """What an entry and those below it would borrow for their weights if its next were admitted; then its place."""
 
 
@@ -26,14 +25,11 @@ class Shares:
     What an entry's key rests on lies in it or below, so after a turn only the entries above that team are renewed.
     """
 
-    def __init__(self, tree: QuotaTree, used: Mapping[str, int], waiting: Sequence[Workload]) -> None:
-        """Begin with everybody that waits, in order; `used` is what all entries use (GPUs), as it is at any time."""
+    def __init__(self, tree: QuotaTree, used: Mapping[str, int], lines: Mapping[str, Line]) -> None:
+        """Begin with everybody that waits, by team; `used` is what all entries use (GPUs), as it is at any time."""
         self._tree = tree
         self._used = used
-        self._place = {one.name: number for number, one in enumerate(waiting)}
-        self._lines: dict[str, deque[Workload]] = {}
-        for one in waiting:
-            self._lines.setdefault(one.team, deque()).append(one)
+        self._lines = lines
         self._below: dict[str, set[str]] = {}
         self._next: dict[str, tuple[Key, str]] = {}
         for team in self._lines:
@@ -41,11 +37,12 @@ class Shares:
                 self._below.setdefault(above, set()).add(below)
         self.renew()
 
-    def __iter__(self) -> Iterator[Workload]:
-        """Yield next who is to be next, once what was yielded before is in the books."""
+    def __iter__(self) -> Iterator[Line]:
+        """Yield the line whose first is to be next, once what was yielded before is in the books."""
         while TOP in self._next:
             team = self._next[TOP][1]
-            yield self._lines[team].popleft()
+            yield self._lines[team]
+            self._lines[team].advance()
             self._renew(team)
 
     def renew(self) -> None:
@@ -68,7 +65,7 @@ class Shares:
 
     def _key(self, team: str, entry: str) -> Key:
         """Return what decides between an entry and its equals, with the team that is next in it."""
-        first = self._lines[team][0]
+        first = self._lines[team].first
         shares = []
         for one, share in quota.shares_with(self._tree, self._used, team, first.gpus).items():
             shares.append(share)
@@ -76,7 +73,7 @@ class Shares:
                 break
         while shares and not shares[0]:
             del shares[0]
-        return tuple(reversed(shares)), self._place[first.name]
+        return tuple(reversed(shares)), place(first)
 
     def _upwards(self, team: str) -> list[str]:
         path = [team]

@@ -1,70 +1,102 @@
 """Whose turn it is: the queue in the order in which it is considered, while the decision goes on (rules O1, O5, O8).
 
-Knows the ledger's books and the order of the queue. Does not know room: whether somebody fits is not asked here.
+What asks for the same is one sort, and refused as one: thousands that wait cost hardly more than the sorts that they
+are of. Knows the ledger's books and the order of the queue. Does not know room: who fits is not asked here.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heapreplace
 
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.ordering import queue, ranking
+from fleet_app.engine.lines import Line, Sort, place
+from fleet_app.engine.ordering import Rank, by_priority, ranking
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.shares import Shares
-from fleet_app.engine.workload import Workload
 
 
-def in_turn(ledger: Ledger) -> Iterator[Workload]:
-    """Yield every queued workload once, next the one whose turn it is after what became of those before it."""
-    rank = ranking(ledger.policy, ledger.now)
-    for _, alike in groupby(queue(ledger.workloads.values(), rank), key=lambda one: (rank(one), one.requeued)):
-        waiting = list(alike)
-        if all(ledger.class_of(one).borrows for one in waiting):
-            yield from _by_share(ledger, waiting)
-        else:
-            yield from waiting
+def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
+    """Yield again and again the line whose first is next, after what became of those before it.
 
-
-def _by_share(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]:
-    """Yield next who would leave its team with the least borrowed for its weight (O5); each team's own in order.
-
-    Where teams lie below organisations of a cohort, these compare first.
+    Who takes it may let the line `refuse` all that ask for the same; its first is done with in either case. The one to
+    `watch` is a sort by itself.
     """
-    place = {one.name: number for number, one in enumerate(waiting)}
-    lines: dict[str, deque[Workload]] = {}
-    for one in waiting:
-        lines.setdefault(one.team, deque()).append(one)
-
-    if any(_deep(ledger.tree, team) for team in lines):
-        yield from _by_shares(ledger, waiting)
-        return
-    known: dict[str, tuple[int, tuple[int, int]]] = {}
-
-    def turn(team: str) -> tuple[int, int]:
-        used = ledger.used_soon.get(team, 0)
-        before = known.get(team)
-        if before is not None and before[0] == used:
-            return before[1]
-        first = lines[team][0]
-        found = (ledger.share_with(team, first.gpus), place[first.name])
-        known[team] = (used, found)
-        return found
-
-    while lines:
-        team = min(lines, key=turn)
-        del known[team]
-        yield lines[team].popleft()
-        if not lines[team]:
-            del lines[team]
+    bands = _bands(ledger, watch)
+    for rank, requeued in sorted(bands, key=lambda band: (-band[0][0], -band[0][1], not band[1])):
+        sorts = bands[rank, requeued]
+        if not all(ledger.class_of(sort.first).borrows for sort in sorts):
+            yield from _in_order(Line(sorts))
+            continue
+        lines = _by_team(sorts)
+        yield from (
+            _by_shares(ledger, lines) if any(_deep(ledger.tree, team) for team in lines) else _by_share(ledger, lines)
+        )
 
 
-def _by_shares(ledger: Ledger, waiting: Sequence[Workload]) -> Iterator[Workload]:
-    shares, leaving = Shares(ledger.tree, ledger.used_soon, waiting), len(ledger.leaving)
-    for one in shares:
-        yield one
+def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list[Sort]]:
+    """Return the sorts of work that wait, by their rank, and whether they were torn down."""
+    rank = ranking(ledger.policy, ledger.now)
+    sorts: dict[object, Sort] = {}
+    asks: dict[object, int] = {}
+    for one in ledger.waiting:
+        ranked = None if rank is by_priority else rank(one)
+        asked = one.asked
+        key = (asked, one.requeued, one.max_run_s, one.grace_s, ranked, one.name == watch)
+        known = sorts.get(key)
+        if known is None:
+            sorts[key] = Sort(asks.setdefault(asked, len(asks)), [one])
+        else:
+            known.waiting.append(one)
+    bands: dict[tuple[Rank, bool], list[Sort]] = defaultdict(list)
+    for sort in sorts.values():
+        if len(sort.waiting) > 1:
+            sort.waiting.sort(key=place, reverse=True)
+        bands[rank(sort.first), sort.first.requeued].append(sort)
+    return bands
+
+
+def _by_team(sorts: Sequence[Sort]) -> dict[str, Line]:
+    found: dict[str, list[Sort]] = defaultdict(list)
+    for sort in sorts:
+        found[sort.first.team].append(sort)
+    return {team: Line(theirs) for team, theirs in found.items()}
+
+
+def _in_order(line: Line) -> Iterator[Line]:
+    while line:
+        yield line
+        line.advance()
+
+
+def _by_share(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
+    """Yield next whose first would leave its team with the least borrowed for its weight (O5)."""
+
+    def turn(team: str) -> tuple[int, float, str, str]:
+        first = lines[team].first
+        return (ledger.share_with(team, first.gpus), *place(first), team)
+
+    turns, leaving = sorted(map(turn, lines)), len(ledger.leaving)
+    while turns:
+        team = turns[0][-1]
+        yield lines[team]
+        lines[team].advance()
+        if lines[team]:
+            heapreplace(turns, turn(team))
+        else:
+            heappop(turns)
         if len(ledger.leaving) != leaving:  # a turn takes from its own team's share alone, unless others had to leave
+            leaving = len(ledger.leaving)
+            turns = sorted(turn(one[-1]) for one in turns)
+
+
+def _by_shares(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
+    """Yield next whose first would leave its organisation, and in it its team, with the least borrowed (O5)."""
+    shares, leaving = Shares(ledger.tree, ledger.used_soon, lines), len(ledger.leaving)
+    for line in shares:
+        yield line
+        if len(ledger.leaving) != leaving:
             leaving = len(ledger.leaving)
             shares.renew()
 

@@ -104,6 +104,25 @@ class Workload:
         return self.phase is Phase.DRAINING and self.deadline_at is None and not self.killed
 
     @property
+    def asked(self) -> tuple[object, ...]:
+        """Return all on which it depends whether and where it may start, but for its place in the queue and its end."""
+        shape = self.shape
+        return (
+            self.team,
+            self.priority,
+            self.kind,
+            shape.gpus,
+            shape.cpu_milli,
+            shape.memory_mib,
+            self.bundles,
+            self.groups,
+            self.minimum,
+            self.within,
+            self.accelerator,
+            self.broken_drains,
+        )
+
+    @property
     def gpus(self) -> int:
         """Return the GPUs of all of its bundles together; of an elastic one those of the members that it has."""
         if self.groups:

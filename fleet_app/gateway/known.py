@@ -243,7 +243,7 @@ class Workloads:
         snapshot = self.snapshot()
         if snapshot is None:
             return ""
-        wait = next((wait for wait in snapshot.plan.waits if wait.workload == record.name), None)
+        wait = snapshot.plan.wait_of(record.name)
         return sentence_of(wait, record.workload, now=snapshot.at) if wait else ""
 
 

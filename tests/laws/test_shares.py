@@ -69,7 +69,8 @@ def test_every_turn_is_the_one_that_a_knock_out_gives(contest: Contest) -> None:
     for one in contest.running:
         use[one.team] = use.get(one.team, 0) + one.gpus
     left = list(contest.waiting)
-    for one in in_turn(ledger):
+    for line in in_turn(ledger):
+        one = line.first
         assert one == Reference(rules=contest.policy, use=use, left=left).next_of_all()
         left.remove(one)
         if one.name in contest.admitted:

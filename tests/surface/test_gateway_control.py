@@ -107,7 +107,7 @@ async def test_a_wait_is_explained_in_numbers(tmp_path: Path) -> None:
         hand = Hand(tmp_path)
         hand.ingest()
         wait = Wait(workload="llm", reason=Reason.NO_ROOM, asked=1, available=0)
-        hand.show(FleetState(nodes=(node(gpus=4),), workloads=(hand.get("llm").workload,)), Plan(waits=(wait,)))
+        hand.show(FleetState(nodes=(node(gpus=4),), workloads=(hand.get("llm").workload,)), Plan(answers=(wait,)))
         why = await get(gateway, "explain/llm")
         assert isinstance(why, dict)
         assert why["reason"] is not None

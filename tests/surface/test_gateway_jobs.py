@@ -223,7 +223,7 @@ async def test_a_waiting_job_says_why_it_waits(tmp_path: Path) -> None:
         hand = Hand(tmp_path)
         hand.ingest()
         wait = Wait(workload="llm", reason=Reason.QUOTA_USED, asked=4, available=1)
-        hand.show(FleetState(nodes=(node(),), workloads=(hand.get("llm").workload,)), Plan(waits=(wait,)))
+        hand.show(FleetState(nodes=(node(),), workloads=(hand.get("llm").workload,)), Plan(answers=(wait,)))
         shown = await details(gateway)
         assert shown["status"] == "PENDING"
         assert "needs 4 GPUs; team research has 1 left of its quota" in str(shown["message"])

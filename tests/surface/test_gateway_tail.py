@@ -78,7 +78,7 @@ async def test_a_waiting_job_says_so_when_the_reason_changes(tmp_path: Path) -> 
         await log.sees("queued")
         for available in (1, 2):
             wait = Wait(workload="llm", reason=Reason.QUOTA_USED, asked=4, available=available)
-            hand.show(FleetState(workloads=(hand.get("llm").workload,)), Plan(waits=(wait,)))
+            hand.show(FleetState(workloads=(hand.get("llm").workload,)), Plan(answers=(wait,)))
             await log.sees(f"has {available} left of its quota")
         assert not log.task.done()
 

@@ -58,7 +58,7 @@ SNAPSHOT = Snapshot(
             TakeGrant(service="s", grant="g", why="w"),
         ),
         holds=(Hold(node="n1", beneficiary="b", shape=shape(1)),),
-        waits=(
+        answers=(
             Wait(
                 workload="a",
                 reason=Reason.NO_ROOM,

@@ -83,6 +83,12 @@ def test_waits(seen: FleetState, want: tuple[Reason, int, int, str], sentence: s
     assert explain(seen, RULES, 0.0, "both").sentence == sentence
 
 
+def test_those_alike_are_short_of_the_same_group() -> None:
+    firm = gang("firm", gpus=4, on=["n1", "n2", "n3"], team="vision")
+    plan = decide(state(*nodes(5), firm, mixed("one"), mixed("two", submitted_at=1.0)), RULES, 5.0)
+    assert {wait(plan, name).group for name in ("one", "two")} == {"actors"}
+
+
 def test_each_rank_is_charged_and_seated_as_its_group_asks() -> None:
     running = mixed("running", on=["n1", "n2", "n3", "n4"])
     plan = decide(state(*nodes(4), running, gang("g", gpus=8), gang("f", gpus=8, submitted_at=1.0)), RULES, 5.0)
