@@ -181,10 +181,11 @@ def _bundles(workload: Workload, *, whole: bool) -> str:
     if workload.groups:
         parts = " and ".join(map(_group, workload.groups))
         return f"{parts} together{f' on one {workload.within}' if workload.within else ''}"
-    count = workload.bundles
+    count = workload.bundles if workload.minimum is None else workload.minimum
+    more = f" or up to {workload.bundles}" if count < workload.bundles else ""
     nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
     each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
-    return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+    return f"{nodes}{each}{more}{f' on one {workload.within}' if workload.within else ''}"
 
 
 def _group(group: Group) -> str:

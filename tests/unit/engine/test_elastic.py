@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleet_app.engine.ahead import watched
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.lifecycle import Phase
@@ -87,6 +88,19 @@ WAITS = {
 def test_it_waits_for_its_minimum(seen: FleetState, reason: Reason, asked: int, available: int) -> None:
     found = wait(decide(seen, RULES, 0.0))
     assert (found.reason, found.asked, found.available) == (reason, asked, available)
+
+
+def test_the_sentence_says_with_how_many_it_would_start() -> None:
+    seen = state(*nodes(2), node("d", condition=Condition.CORDONED), elastic(least=3))
+    assert explain(seen, RULES, 0.0, "el").sentence == (
+        "needs 3 whole nodes or up to 4; s1 has 2 free: 1 more would do; drainable there: nobody"
+    )
+
+
+def test_who_is_ahead_starts_with_the_members_that_it_gets() -> None:
+    last = gang("last", nodes=9, submitted_at=2.0)
+    _, ahead = watched(state(*nodes(3), elastic(priority=60_000), last), RULES, 5.0, "last")
+    assert [one.outcome for one in ahead] == ["starts now with 24 GPUs"]
 
 
 def test_it_makes_room_for_no_more_than_its_minimum() -> None:

@@ -8,9 +8,10 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, nodes, policy, service, shape, state, team
+from tests.builders import backfill, gang, node, nodes, policy, service, shape, state, team
 
 PS = (1, shape(0, cpus=16))
 """One bundle of 16 CPUs and no GPU."""
@@ -66,6 +67,14 @@ WAITS = {
         (
             "needs 1 node with 16 free CPUs (ps) and 3 nodes with 8 free GPUs each (actors) together; "
             "for ps s1 has 0 free: 1 more would do; drainable there: nobody"
+        ),
+    ),
+    "nodes that are kept out are named": (
+        state(*nodes(3), node("q", condition=Condition.QUARANTINED), mixed()),
+        (Reason.NO_ROOM, 1, 0, "ps"),
+        (
+            "needs 1 node with 16 free CPUs (ps) and 3 nodes with 8 free GPUs each (actors) together; "
+            "for ps s1 has 0 free: 1 more would do; drainable there: nobody; quarantined there: q"
         ),
     ),
     "a team that is in no policy": (
