@@ -321,7 +321,7 @@ def gangs_reclaim_from_borrowers_only(case: Case) -> None:
     for action in case.actions(Drain, Shrink):
         victim, gang = case.workloads[action.workload], case.workloads.get(action.beneficiary)
         whole = isinstance(action, Drain)
-        lost = [victim.gpus] if whole else [victim.shape.gpus] * len(action.nodes)
+        lost = [victim.gpus - leave_gpus(case, victim)] if whole else [victim.shape.gpus * len(action.nodes)]
         if gang is None or gang.team == victim.team:
             continue
         passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
