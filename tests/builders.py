@@ -11,6 +11,7 @@ from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Group, Kind, Service, Workload, widest
 
@@ -97,6 +98,7 @@ def workload(
     movable: bool = False,
     broken_drains: int = 0,
     expired: bool = False,
+    interactive: bool = False,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
@@ -134,6 +136,7 @@ def workload(
         movable=movable,
         broken_drains=broken_drains,
         expired=expired,
+        interactive=interactive,
     )
 
 
@@ -281,7 +284,12 @@ def quarantined(
     return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetState:
+def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: float = 1000.0, memory: int = 0) -> Usage:
+    """Return what was measured in the first 1000 seconds: nothing was used."""
+    return Usage(subject=subject, since=since, until=until, sm_active_percent=percent, memory_percent=memory)
+
+
+def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -289,4 +297,5 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetSta
         services=tuple(part for part in parts if isinstance(part, Service)),
         failures=tuple(part for part in parts if isinstance(part, Failure)),
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
+        usage=tuple(part for part in parts if isinstance(part, Usage)),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from fleet_app.engine import admission, draining, elastic, health, serving
+from fleet_app.engine import admission, draining, elastic, health, idle, serving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -29,6 +29,8 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
 def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Part]:
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
     yield from draining.step(ledger)
+    if state.usage:
+        yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     if not ledger.members.staying:
         yield from serving.step(ledger, state.services)

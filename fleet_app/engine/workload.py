@@ -55,7 +55,8 @@ class Workload:
     With `minimum` it is elastic: it runs with that many bundles or more, `bundles` at most (R8). `going` are those of
     its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
-    `expired` is whether it was.
+    `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
+    somebody sits at, and of no use when nobody does.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Workload:
     going_by: float | None = None
     going_for: str | None = None
     broken_drains: int = 0
+    interactive: bool = False
 
     @property
     def holding(self) -> bool:
