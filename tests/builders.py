@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import DrainContract, Headroom, Health, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import (
+    DrainContract,
+    FlavorQuota,
+    Headroom,
+    Health,
+    Policy,
+    PriorityClass,
+    Quota,
+    Slicing,
+)
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
@@ -45,6 +55,7 @@ def node(
     foreign: Shape = NOTHING,
     owners: Sequence[str] = (),
     down_since: float | None = None,
+    cards: Sequence[Card] = (),
 ) -> Node:
     """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
     return Node(
@@ -58,6 +69,7 @@ def node(
         foreign=foreign,
         foreign_owners=tuple(owners),
         down_since=down_since,
+        cards=tuple(cards),
     )
 
 
@@ -99,6 +111,8 @@ def workload(
     broken_drains: int = 0,
     expired: bool = False,
     interactive: bool = False,
+    slice: Slice | None = None,  # noqa: A002  # as the field is called
+    card: int | None = None,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
@@ -137,6 +151,8 @@ def workload(
         broken_drains=broken_drains,
         expired=expired,
         interactive=interactive,
+        slice=slice,
+        card=card,
     )
 
 
@@ -190,9 +206,36 @@ def backfill(
     )
 
 
-def grant(name: str = "g1", *, node: str = "n1", occupied: bool = True) -> Grant:
+def sliced(
+    name: str = "small",
+    *,
+    share: float = 0.0,
+    profile: str = "",
+    on: tuple[str, int] | None = None,
+    **rest: object,
+) -> Workload:
+    """Return a queued backfill job that asks for a slice; `on=("n1", 0)` makes it run there, on that card."""
+    where, card = ((on[0],), on[1]) if on else ((), None)
+    asked = part(profile=profile, share=share)
+    return backfill(name, gpus=0, on=where, slice=asked, card=card, **rest)
+
+
+def part(*, share: float = 0.0, profile: str = "") -> Slice:
+    """Return a slice: `share` is a part of a GPU, such as 0.25."""
+    return Slice(profile=profile, share=round(share * 10_000))
+
+
+def cards(*layouts: Sequence[str], idle_since: float | None = None) -> tuple[Card, ...]:
+    """Return cards with these layouts, numbered from 0."""
+    return tuple(
+        Card(index=index, layout=tuple(layout), idle_since=idle_since if layout else None)
+        for index, layout in enumerate(layouts)
+    )
+
+
+def grant(name: str = "g1", *, node: str = "n1", occupied: bool = True, card: int | None = None) -> Grant:
     """Return a grant that a replica occupies."""
-    return Grant(name=name, node=node, occupied=occupied)
+    return Grant(name=name, node=node, occupied=occupied, card=card)
 
 
 def service(
@@ -208,6 +251,7 @@ def service(
     spread: bool = False,
     on: Sequence[str] = (),
     grants: Sequence[Grant] = (),
+    slice: Slice | None = None,  # noqa: A002  # as the field is called
 ) -> Service:
     """Return a service of 1-GPU replicas; `on=("n1", "n1")` gives it that many occupied grants there."""
     running = tuple(grant(f"{name}-{i}", node=where) for i, where in enumerate(on, start=1))
@@ -220,6 +264,7 @@ def service(
         floor=floor,
         spread=spread,
         grants=running + tuple(grants),
+        slice=slice,
     )
 
 
@@ -231,6 +276,8 @@ def team(
     lending: int | None = None,
     parent: str | None = "org",
     weight: int = 1,
+    strict: bool = False,
+    flavors: Sequence[FlavorQuota] = (),
 ) -> Quota:
     """Return a team of the organisation `org`, with 64 GPUs of its own and no limits on lending and borrowing."""
     return Quota(
@@ -240,6 +287,8 @@ def team(
         borrowing_limit_gpus=borrowing,
         lending_limit_gpus=lending,
         weight=weight,
+        strict=strict,
+        flavors=tuple(flavors),
     )
 
 
@@ -252,6 +301,7 @@ def policy(
     max_broken: int = 3,
     immediate_gpus: int = 0,
     health: Health | None = None,
+    slicing: Slicing | None = None,
 ) -> Policy:
     """Return a policy with the teams given (default: research and serving) under one organisation, `org`."""
     teams = quotas or (team("research"), team("serving"))
@@ -262,6 +312,7 @@ def policy(
         drain=DrainContract(grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken),
         headroom=Headroom(immediate_gpus=immediate_gpus),
         health=health or Health(),
+        slicing=slicing,
     )
 
 

@@ -12,17 +12,19 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Headroom, Idle, Ordering, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import FlavorQuota, Headroom, Idle, Ordering, Policy, PriorityClass, Quota, Slicing
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
-from fleet_app.engine.workload import Group, Service, Workload, widest
+from fleet_app.engine.workload import Group, Kind, Service, Workload, widest
 from tests import virtual
 from tests.builders import (
     BACKFILL,
     CLASSES,
     COMMITTED,
     backfill,
+    cards,
     gang,
     grant,
     node,
@@ -175,7 +177,87 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
         alike = queued and draw(st.booleans())
         queued.append(like(queued[-1], one) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
-    return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+    new = virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
+    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+
+
+LAYOUTS: tuple[tuple[str, ...], ...] = (
+    (),
+    (),
+    ("shared",),
+    ("1g.10gb",) * 7,
+    ("3g.40gb", "2g.20gb", "1g.10gb"),
+)
+"""What cards of a fleet are like at first."""
+
+
+@st.composite
+def cut(draw: st.DrawFn, fleet: Fleet) -> Fleet:
+    """Return the fleet with cards that are cut and shared, and with some of those that ask asking for slices.
+
+    Now and then a node is said to have all of its cards as whole GPUs too.
+    """
+    changed = []
+    for one in fleet.nodes:
+        layouts = [draw(st.sampled_from(LAYOUTS)) for _ in range(one.capacity.gpus)]
+        idle_since = draw(st.sampled_from([None, fleet.now, fleet.now - 1000.0]))
+        less = draw(st.sampled_from([0, *[sum(map(bool, layouts))] * 3]))
+        capacity = one.capacity - Shape(gpus=less)
+        changed.append(replace(one, capacity=capacity, cards=cards(*layouts, idle_since=idle_since)))
+    quotas = fleet.policy.quotas
+    if draw(st.sampled_from([False, False, True])):
+        quotas = tuple(replace(one, flavors=draw(flavor_quotas())) if one.name in TEAMS else one for one in quotas)
+    slicing = Slicing(
+        shares=draw(st.sampled_from([2, 4, 10])),
+        repartition=draw(st.booleans()),
+        settle_s=draw(st.sampled_from([0.0, 100.0])),
+    )
+    return replace(
+        fleet,
+        policy=replace(fleet.policy, quotas=quotas, slicing=slicing),
+        nodes=tuple(changed),
+        workloads=tuple(draw(perhaps_sliced(one)) for one in fleet.workloads),
+        services=tuple(_of_slices(one, draw(slices_of_cards())) for one in fleet.services),
+    )
+
+
+def slices_of_cards() -> st.SearchStrategy[Slice]:
+    """Return what may be asked of a card."""
+    profiles = st.sampled_from(["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"])
+    shares = st.sampled_from([1_800, 3_000, 6_000, 10_000])
+    return st.one_of(st.builds(lambda name: Slice(profile=name), profiles), st.builds(lambda n: Slice(share=n), shares))
+
+
+def flavor_quotas() -> st.SearchStrategy[tuple[FlavorQuota, ...]]:
+    """Return numbers for two flavors that bind."""
+    limit = st.sampled_from([None, None, 0, 2])
+
+    def some(name: str, unit: int) -> st.SearchStrategy[FlavorQuota]:
+        return st.builds(
+            lambda nominal, borrowing, lending: FlavorQuota(
+                flavor=name,
+                nominal=nominal * unit,
+                borrowing_limit=None if borrowing is None else borrowing * unit,
+                lending_limit=None if lending is None else lending * unit,
+            ),
+            st.integers(0, 3),
+            limit,
+            limit,
+        )
+
+    return st.tuples(some("h100-mig-1g.10gb", 1), some("h100-shared", 10_000))
+
+
+@st.composite
+def perhaps_sliced(draw: st.DrawFn, one: Workload) -> Workload:
+    """Return the workload, or the same asking for a slice if it is backfill of one bundle that waits."""
+    able = one.kind is Kind.BACKFILL and one.bundles == 1 and one.phase is Phase.QUEUED
+    return _of_slices(one, draw(slices_of_cards())) if able and draw(st.integers(0, 3)) else one
+
+
+def _of_slices(one: T, wanted: Slice) -> T:
+    assert isinstance(one, Workload | Service)
+    return replace(one, slice=wanted, shape=replace(one.shape, gpus=0))
 
 
 def like(before: Workload, one: Workload) -> Workload:
@@ -191,6 +273,7 @@ class Happening:
     which: int = 0
     amount: int = 0
     new: Workload | None = None
+    wanted: Slice | None = None
 
 
 def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
@@ -202,6 +285,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
         which=st.integers(0, 5),
         amount=st.integers(0, 5),
         new=workloads("new", ("spine", "leaf")),
+        wanted=slices_of_cards(),
     )
 
 
@@ -262,7 +346,10 @@ def _to_service(effect: Callable[[Fleet, str, int], Fleet]) -> Callable[[Fleet, 
 def _submit(fleet: Fleet, event: Happening) -> Fleet:
     assert event.new is not None
     number = len(fleet.workloads) + len(fleet.ended)
-    return fleet if number > 14 else virtual.submitted(fleet, replace(event.new, name=f"w{number}"))
+    new = replace(event.new, name=f"w{number}")
+    if fleet.policy.slicing is not None and event.wanted is not None and new.kind is Kind.BACKFILL and new.bundles == 1:
+        new = _of_slices(new, event.wanted)
+    return fleet if number > 14 else virtual.submitted(fleet, new)
 
 
 def _node(fleet: Fleet, event: Happening) -> Fleet:
@@ -312,7 +399,7 @@ def _stays(one: Workload) -> bool:
 
 _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "cycle": lambda fleet, _: virtual.cycle(fleet),
-    "start": lambda fleet, _: virtual.started(fleet),
+    "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
     "leave": _to_one(lambda one: bool(one.going) or one.leaving or one.moving, virtual.left),
@@ -411,6 +498,31 @@ def contested(draw: st.DrawFn) -> Fleet:
             for name, part in one.seats:
                 room[name] -= part
     return virtual.fleet(rules, *places, *served, *fitting, now=1000.0)
+
+
+@st.composite
+def contested_slices(draw: st.DrawFn) -> Fleet:
+    """Return serving's cards full of jobs on slices, and services that want slices too."""
+    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=draw(st.booleans()))
+    rules = with_nominal(with_nominal(draw(policies()), "serving", 16), "vision", 16)
+    layouts = draw(st.lists(st.sampled_from(LAYOUTS[2:]), min_size=1, max_size=3))
+    parts: list[Node | Workload | Service] = [
+        node("n0", at="a/a/a", gpus=0, cards=cards(*layouts), serving=True, accelerator="h100")
+    ]
+    for index, layout in enumerate(layouts):
+        room = 10_000
+        for number, profile in enumerate(layout if layout != ("shared",) else ("",) * 3):
+            share = 0 if profile else min(room, draw(st.sampled_from([1_800, 3_000, 6_000])))
+            room -= share
+            if (share or profile) and draw(st.integers(0, 4)):
+                one = draw(lodgers_on(f"b{index}{number}", ["n0"]))
+                part = Slice(profile=profile, share=share)
+                parts.append(_of_slices(replace(one, bundles=1, nodes=("n0",), team="vision", card=index), part))
+    parts += [
+        _of_slices(replace(draw(services(f"s{number}")), team="serving"), draw(slices_of_cards()))
+        for number in range(draw(st.integers(1, 2)))
+    ]
+    return virtual.fleet(replace(rules, slicing=slicing), *parts, now=1000.0)
 
 
 @st.composite

@@ -14,9 +14,11 @@ from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
 from fleet_app.engine.plan import (
     Admit,
+    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
+    GiveSlice,
     Grow,
     Kill,
     Lose,
@@ -24,13 +26,14 @@ from fleet_app.engine.plan import (
     Plan,
     Quarantine,
     Release,
+    Repartition,
     Shrink,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 
@@ -65,7 +68,7 @@ class Fleet:
     def state(self) -> FleetState:
         """Return what a decision is made of."""
         return FleetState(
-            nodes=self.nodes,
+            nodes=_with_busy_cards(self),
             workloads=self.workloads,
             services=self.services,
             failures=self.failures,
@@ -120,27 +123,97 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
             case Drain() | Expire() | Move():
                 fleet = _noticed(fleet, action)
-            case Shrink() | Grow():
-                fleet = _resized(fleet, action)
-            case Kill():
-                fleet = _put(fleet, replace(fleet.workload(action.workload), killed=True))
-            case Lose():
+            case Kill() | Lose():
                 one = fleet.workload(action.workload)
-                fleet = _put(_failed(fleet, one, Cause.NODE, action.node), replace(one, killed=True))
+                known = _failed(fleet, one, Cause.NODE, action.node) if isinstance(action, Lose) else fleet
+                fleet = _put(known, replace(one, killed=True))
             case Quarantine() | Release():
                 fleet = _kept_out(fleet, action)
-            case GiveGrant():
-                number = fleet.grants_made + 1
-                given = Grant(name=f"grant-{number:04}", node=action.node)
-                one = fleet.service(action.service)
-                fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
-                fleet = replace(fleet, grants_made=number)
+            case AdmitSlice():
+                one = fleet.workload(action.workload)
+                told = {"nodes": (action.node,), "card": action.card, "admitted_at": fleet.now}
+                fleet = _put(fleet, _stepped(one, Event.ADMIT, **told))
+            case GiveGrant() | GiveSlice():
+                fleet = _granted(fleet, action)
+            case Repartition() | Shrink() | Grow():
+                fleet = _recut(fleet, action) if isinstance(action, Repartition) else _resized(fleet, action)
             case TakeGrant():
                 one = fleet.service(action.service)
                 left = tuple(grant for grant in one.grants if grant.name != action.grant)
                 assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
                 fleet = _served(fleet, replace(one, grants=left))
+    return _idled(fleet)
+
+
+def _kept_out(fleet: Fleet, action: Quarantine | Release) -> Fleet:
+    if isinstance(action, Release):
+        return released(fleet, action.node)
+    told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until)
+    return quarantined(fleet, told)
+
+
+def _granted(fleet: Fleet, action: GiveGrant | GiveSlice) -> Fleet:
+    number = fleet.grants_made + 1
+    card = action.card if isinstance(action, GiveSlice) else None
+    given = Grant(name=f"grant-{number:04}", node=action.node, card=card)
+    one = fleet.service(action.service)
+    fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
+    return replace(fleet, grants_made=number)
+
+
+def _recut(fleet: Fleet, action: Repartition) -> Fleet:
+    """Take a card out of use, to have another layout."""
+    node = next(one for one in fleet.nodes if one.name == action.node)
+    old = next(one for one in node.cards if one.index == action.card)
+    new = replace(old, becomes=action.layout)
+    changed = tuple(new if one.index == action.card else one for one in node.cards)
+    return with_node(fleet, replace(node, cards=changed, capacity=node.capacity - Shape(gpus=int(old.whole))))
+
+
+def recut(fleet: Fleet) -> Fleet:
+    """Let every card that is being changed have its new layout; one that is whole again is one of the node's GPUs."""
+    for node in fleet.nodes:
+        cards, gpus = [], 0
+        for card in node.cards:
+            done = card.becomes is not None
+            gpus += done and card.becomes == ()
+            cards.append(replace(card, layout=card.becomes, becomes=None, idle_since=fleet.now) if done else card)
+        fleet = with_node(fleet, replace(node, cards=tuple(cards), capacity=node.capacity + Shape(gpus=gpus)))
     return fleet
+
+
+def _idled(fleet: Fleet) -> Fleet:
+    """Note since when nothing has been on the cards that are cut or shared."""
+    if not any(node.cards for node in fleet.nodes):
+        return fleet
+    used = {(one.nodes[0], one.card) for one in fleet.workloads if one.card is not None and one.nodes}
+    used |= {(grant.node, grant.card) for one in fleet.services for grant in one.grants}
+    for node in fleet.nodes:
+        cards = []
+        for card in node.cards:
+            since = fleet.now if card.idle_since is None else card.idle_since
+            cards.append(replace(card, idle_since=None if card.whole or (node.name, card.index) in used else since))
+        fleet = with_node(fleet, replace(node, cards=tuple(cards)))
+    return fleet
+
+
+def _with_busy_cards(fleet: Fleet) -> tuple[Node, ...]:
+    """Return the nodes with as many of their whole cards busy as whole work has GPUs there, the first ones first."""
+    if not any(node.cards for node in fleet.nodes):
+        return fleet.nodes
+    gpus = {node.name: node.foreign.gpus for node in fleet.nodes}
+    for one in fleet.workloads:
+        for name in one.nodes if one.holding else ():
+            gpus[name] = gpus.get(name, 0) + one.shape.gpus
+    for one in fleet.services:
+        for grant in one.grants:
+            gpus[grant.node] = gpus.get(grant.node, 0) + one.shape.gpus
+    found = []
+    for node in fleet.nodes:
+        whole = [card.index for card in sorted(node.cards, key=lambda card: card.index) if card.whole]
+        busy = set(whole[: gpus[node.name]])
+        found.append(replace(node, cards=tuple(replace(card, busy=card.index in busy) for card in node.cards)))
+    return tuple(found)
 
 
 def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
@@ -162,13 +235,6 @@ def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
     told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
     fleet = replace(fleet, shrinks=(*fleet.shrinks, told))
     return _put(fleet, replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary))
-
-
-def _kept_out(fleet: Fleet, action: Quarantine | Release) -> Fleet:
-    if isinstance(action, Release):
-        return released(fleet, action.node)
-    told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until)
-    return quarantined(fleet, told)
 
 
 def later(fleet: Fleet, seconds: float) -> Fleet:
@@ -305,7 +371,7 @@ def at_rest(fleet: Fleet, cycles: int = 40) -> Fleet:
     for _ in range(cycles):
         plan = plan_of(fleet)
         before = fleet
-        fleet = replicas_started(started(left(carried_out(fleet, plan))))
+        fleet = replicas_started(started(left(recut(carried_out(fleet, plan)))))
         if fleet == before:
             return fleet
     raise AssertionError(f"still acting after {cycles} cycles: {plan_of(fleet).actions}")
@@ -327,6 +393,7 @@ def _emptied(one: Workload) -> Workload:
     return replace(
         one,
         nodes=(),
+        card=None,
         admitted_at=None,
         started_at=None,
         saved_at=None,

@@ -18,7 +18,6 @@ from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
 from fleet_app.engine.plan import (
-    Action,
     Admit,
     Drain,
     Expire,
@@ -27,6 +26,8 @@ from fleet_app.engine.plan import (
     Kill,
     Lose,
     Move,
+    OnCards,
+    OnNodes,
     Plan,
     Quarantine,
     Release,
@@ -44,11 +45,13 @@ def intend(book: Book, plan: Plan, now: float, chosen: Mapping[str, str] = NOBOD
     `chosen` says of who is drained why it was, and not another.
     """
     for action in plan.actions:
+        if isinstance(action, OnCards):
+            continue  # specs refuse slices while nothing can carry them out: nobody can have asked for one
         if not book.paused or isinstance(action, Kill | Lose | Quarantine | Release):
             _one(book, action, now, chosen)
 
 
-def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> None:
+def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> None:
     match action:
         case Admit():
             _admit(book, action, now)

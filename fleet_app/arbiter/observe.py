@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
+from fleet_app.arbiter.partitions import cards_of, whole_part
 from fleet_app.arbiter.ports import Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord
 from fleet_app.engine.failures import Cause
@@ -71,6 +72,7 @@ def _lost(name: str, known: Node | None, now: float) -> Node:
         driver=known.driver,
         condition=Condition.DOWN,
         down_since=now if known.down_since is None else known.down_since,
+        cards=known.cards,
     )
 
 
@@ -162,12 +164,13 @@ def _node(name: str, node: NodeView, policy: Policy, foreign: Shape, owners: tup
         name=name,
         node_class=node_class(node) or NodeClass.TRAINING,
         domains=domains,
-        capacity=node.total,
+        capacity=whole_part(node, node.total),
         accelerator=node.labels.get(contract.ACCELERATOR_LABEL, "unknown"),
         driver=node.labels.get(contract.DRIVER_LABEL, ""),
         condition=Condition.DRAINING if node.draining else Condition.READY,
-        foreign=foreign,
+        foreign=whole_part(node, foreign),
         foreign_owners=owners if foreign.gpus > 0 else (),
+        cards=cards_of(node),
     )
 
 

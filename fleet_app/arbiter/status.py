@@ -122,6 +122,7 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "gpus_foreign": node.foreign.gpus,
         "foreign_owners": list(node.foreign_owners),
         "holders": holders,
+        "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,7 +100,10 @@ def nodes(found: Sequence[Row], now: float) -> Table:
     levels = list(dict.fromkeys(level for node in found for level in domains(node)))
     letters = _letters_of(found)
     kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
-    table = _table("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *kept_out)
+    cut = ["CARDS"] if any(node.get("cards") for node in found) else []
+    table = _table(
+        "NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *cut, *kept_out
+    )
     for node in found:
         condition = str(node.get("condition", ""))
         table.add_row(
@@ -109,6 +113,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
             Text(condition, style=_CONDITIONS.get(condition, "yellow")),
             bar(node, letters),
             Text(holders(node, letters), no_wrap=True, overflow="ellipsis"),
+            *([cards(node)] if cut else []),
             *([quarantine(node, now)] if kept_out else []),
         )
     return table
@@ -120,6 +125,12 @@ def domains(node: Row) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     return {f"level{place}": name for place, name in enumerate(given)}
+
+
+def cards(node: Row) -> str:
+    """Return what a node's cards are cut into, and how many of each there are; empty for one of whole GPUs."""
+    pieces = Counter(str(piece) for card in node.get("cards") or () for piece in card.get("layout") or ())
+    return ", ".join(f"{count} x {piece}" for piece, count in sorted(pieces.items()))
 
 
 def bar(node: Row, letters: Mapping[str, str]) -> Text:

@@ -5,7 +5,7 @@ Knows the queue and the ledger. Does not know services.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
@@ -30,24 +30,33 @@ def step(ledger: Ledger, watch: str | None = None) -> Iterator[Part]:
     `watch` names the workload whose wait is to say what each domain has.
     """
     refused: dict[object, Wait] = {}
-    first: dict[str, str] = {}
+    first: dict[str, list[Workload]] = {}
     for line in in_turn(ledger, watch):
         workload = line.first
-        question = workload.team if workload.team in first else (line.asked, passed(ledger, workload))
+        ahead = _ahead(first, workload) if first else None
+        question = (line.asked, passed(ledger, workload)) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
             yield known.of(workload.name, line.refuse())
             continue
-        for part in _answer(ledger, workload, first.get(workload.team), watched=workload.name == watch):
+        for part in _answer(ledger, workload, ahead, watched=workload.name == watch):
             if not isinstance(part, Wait) or part.reason is Reason.DRAIN_UNDER_WAY:
                 yield part
                 continue
             refused[question] = part
-            if part.reason not in HOPELESS and workload.team not in first and ledger.tree.strict(workload.team):
-                first[workload.team] = workload.name
+            if part.reason not in HOPELESS and ahead is None and ledger.tree.strict(workload.team):
+                first.setdefault(workload.team, []).append(workload)
                 yield part
             else:
                 yield part.also(line.refuse())
+
+
+def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:
+    """Return whom the workload is behind in a strict queue; who asks for another accelerator may be passed (O6)."""
+    for one in first.get(workload.team, ()):
+        if workload.accelerator is None or one.accelerator in {None, workload.accelerator}:
+            return one.name
+    return None
 
 
 def _answer(ledger: Ledger, workload: Workload, ahead: str | None, *, watched: bool) -> Answer:

@@ -14,7 +14,7 @@ from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import queue, ranking, steps_waited
-from fleet_app.engine.plan import Admit, Part, Plan, Reason, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, Part, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
@@ -35,7 +35,7 @@ class _Turn:
     """What became of a workload in its turn, and what every entry used (in GPUs) when it was chosen."""
 
     workload: Workload
-    part: Admit | Wait
+    part: Admit | AdmitSlice | Wait
     used: Mapping[str, int]
 
 
@@ -48,7 +48,7 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
     used = dict(ledger.used_soon)
     for part in steps(ledger, state, name):
         outcome.append(part)
-        if isinstance(part, Admit | Wait) and part.workload in queued:
+        if isinstance(part, Admit | AdmitSlice | Wait) and part.workload in queued:
             turns += _turns(ledger, queued, part, name, used)
         if isinstance(part, Admit | Wait) or not turns:
             used = dict(ledger.used_soon)
@@ -56,7 +56,7 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
 
 
 def _turns(
-    ledger: Ledger, queued: Mapping[str, Workload], part: Admit | Wait, name: str, used: Mapping[str, int]
+    ledger: Ledger, queued: Mapping[str, Workload], part: Admit | AdmitSlice | Wait, name: str, used: Mapping[str, int]
 ) -> Iterator[_Turn]:
     """Yield the turn that a part ended, and those of all alike that it ended too, if in line before `name`."""
     yield _Turn(workload=queued[part.workload], part=part, used=used)
@@ -76,7 +76,8 @@ def _before(ledger: Ledger, turns: Sequence[_Turn], name: str) -> tuple[Ahead, .
     for holder in ledger.reserved.values():
         kept[holder.name] = kept.get(holder.name, 0) + 1
     found, first = [], one
-    for turn in reversed(turns[:place]):
+    rivals = [turn for turn in turns[:place] if (turn.workload.slice is None) == (one.slice is None)]
+    for turn in reversed(rivals):
         first = turn.workload if turn.workload.team == one.team else first
         why = _why(ledger, turn, one, first)
         found.append(Ahead(workload=turn.workload.name, why=why, outcome=_outcome(turn, one, kept)))
@@ -119,6 +120,8 @@ def _borrows(tree: QuotaTree, name: str, share: int) -> str:
 
 def _outcome(turn: _Turn, one: Workload, kept: Mapping[str, int]) -> str:
     other, part = turn.workload, turn.part
+    if isinstance(part, AdmitSlice):
+        return f"starts now with {other.slice.text if other.slice else ''}"
     if isinstance(part, Admit):
         return f"starts now with {sum(shape.gpus for _, shape in replace(other, nodes=part.nodes).seats)} GPUs"
     nodes = kept.get(other.name, 0)

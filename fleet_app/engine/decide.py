@@ -8,9 +8,8 @@ call this function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
-from fleet_app.engine import admission, draining, elastic, health, idle, serving
+from fleet_app.engine import admission, draining, elastic, health, idle, recutting, serving, slices, slicing
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -28,16 +27,30 @@ def decide(state: FleetState, policy: Policy, now: float, watch: str | None = No
 
 def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterator[Part]:
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
+    cut = slices.begin(ledger, state)
     yield from draining.step(ledger)
     if state.usage:
         yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
-    if not ledger.members.staying:
-        yield from serving.step(ledger, state.services)
-        yield from admission.step(ledger, watch)
-        return
+    if ledger.members.staying:
+        yield from _then_grow(ledger, _placed(ledger, state, cut, watch))
+    else:
+        yield from _placed(ledger, state, cut, watch)
+    yield from recutting.step(cut) if cut else ()
+
+
+def _placed(ledger: Ledger, state: FleetState, cut: slices.Slices | None, watch: str | None) -> Iterator[Part]:
+    """Yield what services get, then what the queue gets."""
+    yield from serving.step(ledger, [service for service in state.services if service.slice is None])
+    yield from slicing.serve(cut) if cut else ()
+    yield from admission.step(ledger, watch)
+    yield from slicing.admit(cut) if cut else ()
+
+
+def _then_grow(ledger: Ledger, placed: Iterable[Part]) -> Iterator[Part]:
+    """Yield what was placed; where nobody waits, elastic workloads grow after it (R8)."""
     waits = False
-    for part in chain(serving.step(ledger, state.services), admission.step(ledger, watch)):
+    for part in placed:
         waits = waits or (isinstance(part, Wait) and part.reason not in admission.HOPELESS)
         yield part
     if not waits:

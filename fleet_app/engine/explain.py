@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleet_app.engine import cardless
 from fleet_app.engine.ahead import Ahead, watched
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.holders import holders_of
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, DomainRoom, Plan, Reason, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.workload import Group, Service, Workload
@@ -46,12 +48,18 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     wait = plan.wait_of(name)
     if workload is None:
         assert service is not None
-        sentence = _of_service(service, wait) + _held(state, policy, service, wait)
+        if service.slice is not None:
+            sentence = _of_slices(state, service, service.slice, wait)
+        else:
+            sentence = _of_service(service, wait) + _held(state, policy, service, wait)
         return Explanation(name=name, sentence=sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
     if wait is None:
         sentence = _of_admitted(plan, name)
+    elif workload.slice is not None:
+        leaving = _listed(_draining(state, wait))
+        sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
         sentence += _moving(state, name)
@@ -65,6 +73,8 @@ def sentence_of(
 
     `leaving` names whose exit it waits for; `now` is in seconds; `whole` is whether a bundle takes a node's every GPU.
     """
+    if workload.slice is not None:
+        return cardless.sentence(wait, workload.team, workload.slice, _listed(leaving))
     if wait.reason is Reason.BEHIND:
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
@@ -101,6 +111,14 @@ def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
             who = ", ".join(leaving) or "what is leaving"
             return f"{wait.available} are free, the rest is coming: waiting for {who} to exit"
     return _obstacle(wait)
+
+
+def _of_slices(state: FleetState, service: Service, wanted: Slice, wait: Wait | None) -> str:
+    occupied = sum(grant.occupied for grant in service.grants)
+    has = f"wants {service.wanted} replicas, each with {wanted.text}, has {occupied} running"
+    if wait is None:
+        return f"{has} and {len(service.grants) - occupied} granted"
+    return f"{has}; {cardless.sentence(wait, service.team, wanted, _listed(_draining(state, wait)), state)}"
 
 
 def _of_service(service: Service, wait: Wait | None) -> str:
@@ -151,6 +169,8 @@ def _of_running(workload: Workload, now: float) -> str:
 
 def _of_admitted(plan: Plan, name: str) -> str:
     for action in plan.actions:
+        if isinstance(action, AdmitSlice) and action.workload == name:
+            return f"starts in the next cycle on {action.node}: {action.why}"
         if isinstance(action, Admit) and action.workload == name:
             return f"starts in the next cycle on {', '.join(action.nodes)}: {action.why}"
     return "is about to be considered"

@@ -153,6 +153,18 @@ class Ledger:
             self._seat(node, shape)
         self._charge(team, gpus, firm=firm)
 
+    def charge(self, team: str, gpus: int) -> None:
+        """Take quota for what never yields and is on no whole GPU of any node, from now on (V6)."""
+        self._charge(team, gpus, firm=True)
+
+    def withhold(self, node: str, gpus: int) -> None:
+        """Let whole work have so many GPUs of a node less from now on: their cards are for slices (V1)."""
+        less = Shape(gpus=gpus)
+        self.changed.append(node)
+        self.free[node] -= less
+        self.empty[node] -= less
+        self.most_gpus[node] -= gpus
+
     def claim(self, claimer: str, team: str, nodes: Sequence[str], shape: Shape) -> None:
         """Keep room for who cannot start yet: what is free now is held, the rest taken from what is coming.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.values import Shape
 
 
@@ -132,7 +134,42 @@ class Move:
     why: str
 
 
-Action = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Shrink | Grow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitSlice:
+    """Give a queued job its slice of one card of a node."""
+
+    workload: str
+    node: str
+    card: int
+    slice: Slice
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveSlice:
+    """Hold a slice of one card, and one replica's CPUs and memory, for a service."""
+
+    service: str
+    node: str
+    card: int
+    slice: Slice
+    shape: Shape
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    """Take a card that nothing is on out of use, and give it another layout; an empty one makes it whole again."""
+
+    node: str
+    card: int
+    layout: Layout
+    why: str
+
+
+OnNodes = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Shrink | Grow
+OnCards = AdmitSlice | GiveSlice | Repartition
+Action = OnNodes | OnCards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +191,7 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     BEHIND = "behind"
     DRAIN_UNDER_WAY = "drain-under-way"
+    REPARTITION_UNDER_WAY = "repartition-under-way"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
 
@@ -180,8 +218,9 @@ class Wait:
     """Why a workload, or a replica of a service, does not start now.
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
-    in what the one ahead waits for. `blocked_by` names who is ahead, or who has to leave. `group` names the group that
-    room is short for, of those that have room beside one another first (P7).
+    in what the one ahead waits for; for a slice in the unit of its flavor's quota, and in cards. `blocked_by` names who
+    is ahead, or who has to leave. `group` names the group that room is short for, of those that have room beside one
+    another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
     `planned_after` names the last who has to end for that. `alike` names those that asked for the same after it, and
     wait for the same reason, but for its place and its planned start, which are its own.

@@ -1,4 +1,4 @@
-"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health.
+"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health, slicing.
 
 Values only; `fleet_app.policy` parses and checks the file that they come from.
 """
@@ -9,11 +9,21 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorQuota:
+    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5)."""
+
+    flavor: str
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """One entry of the quota tree: an organisation or a team.
 
     `parent` is None for the root of a cohort. A limit that is None does not limit. `strict` is whether its queue is
-    taken strictly in order.
+    taken strictly in order. `flavors` are numbers of their own for some flavors; the rest is for all others together.
     """
 
     name: str
@@ -23,6 +33,7 @@ class Quota:
     lending_limit_gpus: int | None = None
     weight: int = 1
     strict: bool = False
+    flavors: tuple[FlavorQuota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +113,19 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slicing:
+    """How cards are cut and shared (V1 to V8).
+
+    A shared card has at most `shares` users. Layouts change only with `repartition`, and that of a cut card only when
+    nothing has been on it for `settle_s` seconds.
+    """
+
+    shares: int = 10
+    repartition: bool = False
+    settle_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything that `decide` needs to know beside the state of the fleet."""
 
@@ -114,3 +138,4 @@ class Policy:
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)
+    slicing: Slicing | None = None

@@ -206,6 +206,19 @@ def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims
     return chosen
 
 
+def borrowers(ledger: Ledger, asker: Asker) -> Victims | None:
+    """Return who has to leave when only the cohort's books are in the way (R5); None when that is not enough."""
+    trial = Trial(ledger, asker, ())
+    for_the_books(ledger, asker, trial)
+    if not trial.books_allow():
+        return None
+    for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
+        trial.stay(victim)
+        if not trial.books_allow():
+            trial.leave((victim,))
+    return tuple(trial.gone[name] for name in sorted(trial.gone))
+
+
 def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node], bool]) -> Victims | None:
     """Return the cheapest victims on any one node; None when nobody need leave there, or it is not as simple.
 

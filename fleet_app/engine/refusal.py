@@ -88,7 +88,8 @@ def _most_ever(ledger: Ledger, workload: Workload) -> int:
 def _would_hold(node: Node, workload: Workload, *, yields: bool) -> bool:
     """Return whether a node would hold a bundle of it if it were sound and empty."""
     return (
-        workload.shape.fits(node.capacity)
+        workload.slice is None
+        and workload.shape.fits(node.capacity)
         and (yields or node.node_class is NodeClass.TRAINING)
         and (workload.accelerator is None or node.accelerator == workload.accelerator)
     )

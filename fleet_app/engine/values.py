@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet_app.engine.cards import Card
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -103,6 +105,7 @@ class Node:
     only unique below its parent, so the place in the fabric is the whole prefix.
     `foreign` is what something uses here that the arbiter did not admit; it is never counted as free.
     `down_since` is when it went away (seconds since the epoch); None when it is there, or known to be lost for good.
+    `cards` are its cards one by one, where the fleet cuts or shares cards (V1); `capacity` has only the whole ones.
     """
 
     name: str
@@ -115,6 +118,7 @@ class Node:
     foreign: Shape = NOTHING
     foreign_owners: tuple[str, ...] = ()
     down_since: float | None = None
+    cards: tuple[Card, ...] = ()
 
     @property
     def placeable(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
 from fleet_app.engine.values import Shape
 
@@ -56,7 +57,8 @@ class Workload:
     its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
-    somebody sits at, and of no use when nobody does.
+    somebody sits at, and of no use when nobody does. `slice` is the part of one card that it asks for in place of whole
+    GPUs (V1), `card` is the index of the card that it has that on.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Workload:
     going_for: str | None = None
     broken_drains: int = 0
     interactive: bool = False
+    slice: Slice | None = None
+    card: int | None = None
 
     @property
     def holding(self) -> bool:
@@ -152,19 +156,22 @@ class Workload:
 class Grant:
     """GPUs on one node that are a service's: a replica runs there, or may start there at once.
 
-    `occupied` is whether a replica has taken it; an unoccupied grant is a hold.
+    `occupied` is whether a replica has taken it; an unoccupied grant is a hold. `card` is the index of the card that a
+    slice is on.
     """
 
     name: str
     node: str
     occupied: bool = False
+    card: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """Interchangeable replicas of one shape: how many are wanted, and what has been granted.
 
-    `floor` is the replicas below which it is never trimmed.
+    `floor` is the replicas below which it is never trimmed. `slice` is the part of one card that a replica asks for in
+    place of whole GPUs (V1).
     """
 
     name: str
@@ -175,3 +182,4 @@ class Service:
     floor: int = 0
     spread: bool = False
     grants: tuple[Grant, ...] = ()
+    slice: Slice | None = None

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleet_app.engine.flavors import is_flavor
 from fleet_app.policy.problems import Path, Problem, closest
 from fleet_app.policy.schema import Entry, PolicyFile, entries, may_use, nominal_gpus
 
 
 def check(policy: PolicyFile) -> list[Problem]:
     """Return everything that is wrong between the sections of a policy; empty when it may be applied."""
-    found = [*_topology(policy), *_names(policy), *_quotas(policy), *_classes(policy), *_default_classes(policy)]
+    found = [
+        *_topology(policy),
+        *_names(policy),
+        *_quotas(policy),
+        *_flavors(policy),
+        *_classes(policy),
+        *_default_classes(policy),
+    ]
     if found:
         return found  # what follows would only repeat it in other words
     return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_defaults(policy)]
@@ -62,6 +70,27 @@ def _quotas(policy: PolicyFile) -> Iterator[Problem]:
                 what=f"is {lends} GPUs, more than its nominal of {nominal}",
                 fix=f"Write {nominal} or less, or leave it out to lend all",
             )
+
+
+def _flavors(policy: PolicyFile) -> Iterator[Problem]:
+    """Numbers by flavor are for slices of cards (V5); they too are sound only inside what there is to share."""
+    for entry in entries(policy):
+        for name, limits in entry.team.quota.items():
+            here: Path = (*entry.keys, "quota", name)
+            if policy.slicing is None:
+                yield Problem(path=here, what="is for slices of cards, but the policy has none", fix="Add slicing: {}")
+            elif not is_flavor(name):
+                yield Problem(
+                    path=here,
+                    what="is no flavor of slices: an accelerator and mig-PROFILE or shared",
+                    fix="Write for example h100-mig-1g.10gb or l4-shared; whole GPUs have the plain numbers",
+                )
+            if limits.lending_limit is not None and limits.lending_limit > limits.nominal:
+                yield Problem(
+                    path=(*here, "lending_limit"),
+                    what=f"is {limits.lending_limit}, more than its nominal of {limits.nominal}",
+                    fix=f"Write {limits.nominal} or less, or leave it out to lend all",
+                )
 
 
 def _classes(policy: PolicyFile) -> Iterator[Problem]:

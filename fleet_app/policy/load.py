@@ -11,10 +11,20 @@ import yaml
 from pydantic import ValidationError
 
 from fleet_app.engine import policy as engine
+from fleet_app.engine.flavors import unit
 from fleet_app.policy.checks import check
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import from_pydantic
-from fleet_app.policy.schema import Entry, PolicyFile, PriorityClass, entries, may_use, nominal_gpus
+from fleet_app.policy.schema import (
+    Entry,
+    FlavorLimits,
+    PolicyFile,
+    PriorityClass,
+    Slicing,
+    entries,
+    may_use,
+    nominal_gpus,
+)
 
 
 def load_policy(path: Path | str) -> PolicyFile:
@@ -58,6 +68,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             target_percent=policy.right_size.target_percent,
         ),
         ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
+        slicing=_slicing(policy.slicing),
         headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
         health=engine.Health(
             tolerance_s=policy.health.tolerance,
@@ -86,6 +97,23 @@ def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.Priorit
     return engine.PriorityClass(name=name, value=item.value, borrows=item.borrows, yields=item.yields, teams=teams)
 
 
+def _slicing(slicing: Slicing | None) -> engine.Slicing | None:
+    if slicing is None:
+        return None
+    return engine.Slicing(shares=slicing.shares, repartition=slicing.repartition, settle_s=slicing.settle)
+
+
+def _flavor(name: str, limits: FlavorLimits) -> engine.FlavorQuota:
+    """Return the numbers of one flavor in its unit."""
+    one = unit(name)
+    return engine.FlavorQuota(
+        flavor=name,
+        nominal=limits.nominal * one,
+        borrowing_limit=None if limits.borrowing_limit is None else limits.borrowing_limit * one,
+        lending_limit=None if limits.lending_limit is None else limits.lending_limit * one,
+    )
+
+
 def _quota(entry: Entry) -> engine.Quota:
     return engine.Quota(
         name=entry.name,
@@ -95,4 +123,5 @@ def _quota(entry: Entry) -> engine.Quota:
         lending_limit_gpus=entry.team.lending_limit,
         weight=entry.team.weight,
         strict=entry.team.queue == "strict",
+        flavors=tuple(_flavor(name, limits) for name, limits in sorted(entry.team.quota.items())),
     )

@@ -41,12 +41,21 @@ class Topology(Section):
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=1024)] = 8
 
 
+class FlavorLimits(Section):
+    """What an entry has of one flavor: partitions, or GPUs of a shared one. A limit left out does not limit."""
+
+    nominal: Gpus = 0
+    borrowing_limit: Gpus | None = None
+    lending_limit: Gpus | None = None
+
+
 class Team(Section):
     """An entry of the quota tree: a team, or an organisation when it has `teams` below it.
 
     `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does
     not limit. `weight` is its share among borrowers. A `strict` queue is taken in order, and what cannot start holds up
-    what is behind it; a `best-effort` one lets that pass.
+    what is behind it; a `best-effort` one lets that pass. `quota` has numbers by flavor, such as `h100-mig-1g.10gb` or
+    `l4-shared`; slices of flavors for which nobody has any count against `nominal`, in whole GPUs.
     """
 
     nominal: Gpus | None = None
@@ -54,6 +63,7 @@ class Team(Section):
     lending_limit: Gpus | None = None
     weight: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
     queue: Literal["best-effort", "strict"] = "best-effort"
+    quota: dict[Name, FlavorLimits] = Field(default_factory=dict)
     teams: dict[Name, Team] = Field(default_factory=dict)
 
 
@@ -150,6 +160,18 @@ class Health(Section):
     restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
 
 
+class Slicing(Section):
+    """How cards are cut into partitions and shared: without this section a GPU is a whole one.
+
+    A shared card has at most `shares` users. With `repartition` the layouts of empty cards follow what is asked for; a
+    cut card changes only when nothing has been on it for `settle`.
+    """
+
+    shares: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    repartition: Annotated[bool, Field(strict=True)] = False
+    settle: Seconds = 600.0
+
+
 class Defaults(Section):
     """What a submission is taken to ask for where it does not say; memory and CPUs are a bundle's."""
 
@@ -186,6 +208,7 @@ class PolicyFile(Section):
     ordering: Ordering = Ordering()
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
+    slicing: Slicing | None = None
     headroom: Headroom = Headroom()
     health: Health = Health()
     defaults: Defaults = Defaults()

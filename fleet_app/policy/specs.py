@@ -7,7 +7,7 @@ what runs now, which names are taken, or Ray.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -65,7 +65,8 @@ class WorkloadSpec(Section):
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB; with `groups` the bundles are theirs, and
     those keys mean nothing. `priority` names a class. `within` names the topology level that must hold all of it.
     `grace` and `max_run_time` are in seconds. An `interactive` session ends when nobody uses it. `notice` is how a
-    drain is raised: by the fleet's library inside the job, or also by SIGTERM.
+    drain is raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are known and
+    refused.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -83,6 +84,8 @@ class WorkloadSpec(Section):
     max_run_time: PositiveSeconds | None = None
     interactive: Annotated[bool, Field(strict=True)] = False
     notice: NoticeKind
+    partition: str | None = None
+    share: str | int | float | None = None
 
     @property
     def total_gpus(self) -> int:
@@ -109,6 +112,8 @@ class ServiceSpec(Section):
     memory: Mebibytes = 0
     floor: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
     max: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 100_000
+    partition: str | None = None
+    share: str | int | float | None = None
 
 
 class JobPart(Section):
@@ -182,6 +187,7 @@ def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> Servi
     """Return what a service asks, checked against the policy; raise RequestError."""
     spec = _validated(ServiceSpec, obj, "service")
     problems = check_ask(_ask(spec, policy.default_class.service, max(1, spec.floor) * spec.gpus), policy)
+    problems += _slices(spec)
     if spec.floor > spec.max:
         problems.append(
             Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
@@ -262,9 +268,21 @@ def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, total_gpus: int) -> As
     return Ask(kind=spec.kind, team=spec.team, priority=priority, gpus=gpus, total_gpus=total_gpus)
 
 
+def _slices(spec: WorkloadSpec | ServiceSpec) -> Iterator[Problem]:
+    """Slices are decided on, but nothing carries them out yet: better no than a whole GPU, or none (V1)."""
+    for key in ("partition", "share"):
+        if getattr(spec, key) is not None:
+            yield Problem(
+                path=(key,),
+                what="asks for part of a GPU, which no cluster is started on yet: only whole GPUs are",
+                fix="Leave it out and ask for whole gpus",
+            )
+
+
 def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
     problems = check_ask(_ask(spec, spec.priority, spec.total_gpus), policy)
     problems += check_groups(spec.groups, policy.topology.gpus_per_node) if spec.groups else ()
+    problems += _slices(spec)
     if spec.within is not None and spec.within not in policy.topology.levels:
         problems.append(
             Problem(

@@ -112,6 +112,7 @@ def service_name(app: str, deployment: str) -> str:
 CLASS_LABEL = "fleet/class"
 NODE_LABEL = "fleet/node"
 DRIVER_LABEL = "fleet/driver"
+PARTITION_LABEL = "fleet/partition"
 LEVEL_LABEL_PREFIX = "fleet/"
 ACCELERATOR_LABEL = "ray.io/accelerator-type"
 NODE_ID_LABEL = "ray.io/node-id"

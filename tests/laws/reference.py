@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from fleet_app.engine.failures import Cause
@@ -16,9 +16,11 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import (
     Admit,
+    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
+    GiveSlice,
     Grow,
     Kill,
     Lose,
@@ -34,6 +36,7 @@ from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Service, Workload
+from tests.laws.slices import SLICE_LAWS, gpus_of_slices
 from tests.virtual import Fleet, plan_of
 
 
@@ -89,9 +92,17 @@ def told_to_end(workload: Workload) -> bool:
 # --- room -----------------------------------------------------------------------------------------------------------
 
 
+def whole(case: Case, node: Node) -> Shape:
+    """Return what a node has for whole work: none of the cards that are cut or shared, whatever it is said to have."""
+    if case.policy.slicing is None or not node.cards:
+        return node.capacity
+    cards = sum(card.layout == () and card.becomes is None for card in node.cards)
+    return replace(node.capacity, gpus=min(node.capacity.gpus, cards))
+
+
 def used_rooms(case: Case) -> dict[str, Shape]:
     """Return what is free on every node before the plan, foreign use counted; parts may be negative."""
-    room = {node.name: node.capacity - node.foreign for node in case.state.nodes}
+    room = {node.name: whole(case, node) - node.foreign for node in case.state.nodes}
     for workload in case.state.workloads:
         for name, shape in workload.seats if workload.holding else ():
             if name in room:
@@ -113,9 +124,11 @@ def nothing_is_promised_twice(case: Case) -> None:
     for action in case.actions(Grow):
         for name in action.nodes:
             after[name] -= case.workloads[action.workload].shape
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         assert action.shape == case.services[action.service].shape
         after[action.node] -= action.shape
+    for action in case.actions(AdmitSlice):
+        after[action.node] -= case.workloads[action.workload].shape
     for hold in case.plan.holds:
         assert not hold.shape.is_nothing(), hold
         after[hold.node] -= hold.shape
@@ -214,7 +227,7 @@ def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool
     """Return whether class, accelerator, condition and replicas let a workload's bundle of a shape run on a node."""
     taken = {action.grant for action in case.actions(TakeGrant)}
     kept = (grant.node for service in case.state.services for grant in service.grants if grant.name not in taken)
-    replicas = {*kept, *(action.node for action in case.actions(GiveGrant))}
+    replicas = {*kept, *(action.node for action in case.actions(GiveGrant, GiveSlice))}
     trusted = workload.broken_drains < case.policy.drain.max_broken
     headroom = case.yields(workload) and trusted
     return (
@@ -302,7 +315,8 @@ def is_lost(case: Case, node: Node) -> bool:
 def nothing_new_comes_to_a_node_that_is_kept_out(case: Case) -> None:
     """H4, P5: neither a workload, nor a grant, nor room that is kept for somebody."""
     placed = [name for action in case.actions(Admit) for name in action.nodes]
-    placed += [action.node for action in case.actions(GiveGrant)] + [hold.node for hold in case.plan.holds]
+    placed += [action.node for action in case.actions(GiveGrant, AdmitSlice, GiveSlice)]
+    placed += [hold.node for hold in case.plan.holds]
     assert all(sound(case, case.nodes[name]) for name in placed)
 
 
@@ -355,7 +369,7 @@ def soon_at_most(case: Case) -> Counter[str]:
     for service in case.state.services:
         replicas = max(len(service.grants), service.wanted, service.floor) + case.policy.headroom.immediate_gpus
         use[service.team] += replicas * service.shape.gpus
-    return use
+    return use + gpus_of_slices(case)
 
 
 # --- quota ----------------------------------------------------------------------------------------------------------
@@ -375,7 +389,7 @@ def usage(case: Case, *, after: bool, firm: bool = False) -> Counter[str]:
         given = sum(action.service == service.name for action in case.actions(GiveGrant)) if after else 0
         taken = sum(action.service == service.name for action in case.actions(TakeGrant)) if after and firm else 0
         use[service.team] += (len(service.grants) + given - taken) * service.shape.gpus
-    return use
+    return use + gpus_of_slices(case, after=after)
 
 
 def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
@@ -439,7 +453,7 @@ def later_than(case: Case, workload: Workload) -> int:
 def everybody_is_answered_once(case: Case) -> None:
     """I9: who is queued is admitted or has one wait; waits name who waits, and say what is missing."""
     queued = {workload.name for workload in case.state.workloads if workload.phase is Phase.QUEUED}
-    admitted = Counter(action.workload for action in case.actions(Admit))
+    admitted = Counter(action.workload for action in case.actions(Admit, AdmitSlice))
     waits = Counter(wait.workload for wait in case.plan.waits if wait.workload not in case.services)
     assert admitted + waits == Counter(queued)
     for wait in case.plan.waits:
@@ -453,7 +467,7 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
     """Who waits would not fit into what is left by those before it, in its team's quota, beside who is ahead of it."""
     order = in_order(case)
     for place, workload in enumerate(order):
-        wait = case.wait(workload.name)
+        wait = case.wait(workload.name) if workload.slice is None else None
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
         if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
@@ -533,7 +547,7 @@ def room_behind(case: Case, ahead: Iterable[Workload]) -> dict[str, Shape]:
         if action.workload in first:
             for name, shape in zip(action.nodes, shapes_of(case, action), strict=True):
                 room[name] -= shape
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         room[action.node] -= action.shape
     for hold in case.plan.holds:
         if hold.beneficiary in first:
@@ -592,7 +606,7 @@ def usage_of_services(case: Case) -> Counter[str]:
         given = sum(action.service == service.name for action in case.actions(GiveGrant))
         replicas = max(len(service.grants) + given, service.wanted, service.floor)
         use[service.team] += (replicas + case.policy.headroom.immediate_gpus) * service.shape.gpus
-    return use
+    return use + gpus_of_slices(case)
 
 
 def firm_use(case: Case, team: str, first: set[str]) -> int:
@@ -619,6 +633,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
         return
     for wait in waits:
         service = case.services[wait.workload]
+        if service.slice is not None:
+            continue
         if wait.reason is Reason.NO_ROOM:
             assert not _could_be_placed(case, service) or not _could_be_charged(case, service), service.name
         if wait.reason is Reason.QUOTA_USED:
@@ -640,7 +656,7 @@ def _stays(case: Case, workload: Workload) -> bool:
 
 
 def _could_be_placed(case: Case, service: Service) -> bool:
-    room = {node.name: node.capacity - node.foreign for node in case.state.nodes}
+    room = {node.name: whole(case, node) - node.foreign for node in case.state.nodes}
     taken = {action.grant for action in case.actions(TakeGrant)}
     for workload in case.state.workloads:
         if _stays(case, workload) or (workload.holding and workload.priority >= service.priority):
@@ -650,7 +666,7 @@ def _could_be_placed(case: Case, service: Service) -> bool:
         for grant in other.grants:
             if grant.name not in taken:
                 room[grant.node] = room.get(grant.node, NOTHING) - other.shape
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         room[action.node] -= action.shape
     for hold in case.plan.holds:
         room[hold.node] -= hold.shape if hold.beneficiary in case.services else NOTHING
@@ -681,6 +697,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
         serving_is_met_when_it_can_be,
+        *SLICE_LAWS,
     )
 }
 """Every law that one decision can be held to."""

@@ -9,7 +9,7 @@ from fleet_app.engine.plan import Admit, Drain, Plan, Reason
 from tests import virtual
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
-from tests.strategies import contested, fleets
+from tests.strategies import contested, contested_slices, fleets
 from tests.virtual import Fleet, plan_of
 
 MOST_CYCLES = 25
@@ -17,7 +17,10 @@ MOST_CYCLES = 25
 
 
 @tries(200)
-@given(fleet=st.one_of(fleets(), contested(), contested()), slow=st.lists(st.integers(0, 3), min_size=10, max_size=10))
+@given(
+    fleet=st.one_of(fleets(), contested(), contested(), contested_slices()),
+    slow=st.lists(st.integers(0, 3), min_size=10, max_size=10),
+)
 def test_constant_input_comes_to_rest(fleet: Fleet, slow: list[int]) -> None:
     drains_before, shrinks_before = len(fleet.drains), len(fleet.shrinks)
     for number in range(MOST_CYCLES):
@@ -41,7 +44,7 @@ def went_on(fleet: Fleet, number: int, slow: list[int]) -> Fleet:
     for place, one in enumerate(fleet.workloads):
         if (one.leaving or one.going) and number % 4 >= slow[place % len(slow)]:
             fleet = virtual.left(fleet, one.name)
-    return virtual.replicas_started(virtual.started(fleet))
+    return virtual.replicas_started(virtual.started(virtual.recut(fleet)))
 
 
 def assert_nobody_takes_the_place_of_its_displacer(fleet: Fleet, plan: Plan) -> None:

@@ -5,11 +5,23 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import TERMINAL
+from fleet_app.engine.workload import Workload
 from tests.builders import policy
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
-from tests.strategies import RARE, Happening, asking, contested, crowded, happened, new_fleets, workloads
+from tests.strategies import (
+    RARE,
+    Happening,
+    asking,
+    contested,
+    crowded,
+    happened,
+    new_fleets,
+    slices_of_cards,
+    workloads,
+)
 from tests.virtual import Fleet, fleet
 
 
@@ -32,9 +44,9 @@ class Histories(RuleBasedStateMachine):
     def start(self) -> None:
         self.fleet = happened(happened(self.fleet, Happening(what="cycle")), Happening(what="start"))
 
-    @rule(new=workloads("new", ("spine", "leaf")))
-    def submit(self, new: object) -> None:
-        self.fleet = happened(self.fleet, Happening(what="submit", new=new))
+    @rule(new=workloads("new", ("spine", "leaf")), wanted=slices_of_cards())
+    def submit(self, new: Workload, wanted: Slice) -> None:
+        self.fleet = happened(self.fleet, Happening(what="submit", new=new, wanted=wanted))
 
     @rule(
         what=st.sampled_from(["leave", "wait", "occupy", "want", "finish", *RARE]),

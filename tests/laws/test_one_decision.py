@@ -7,7 +7,7 @@ from hypothesis import given
 from fleet_app.engine.workload import Service, Workload
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
-from tests.strategies import asking, contested, crowded, pasts, scattered
+from tests.strategies import asking, contested, contested_slices, crowded, pasts, scattered
 from tests.virtual import Fleet
 
 
@@ -27,6 +27,12 @@ def test_every_reclaim_keeps_every_law(crowd: tuple[Fleet, Workload | Service]) 
 @tries(200)
 @given(fleet=contested())
 def test_every_contest_between_services_keeps_every_law(fleet: Fleet) -> None:
+    check(case_of(fleet))
+
+
+@tries(150)
+@given(fleet=contested_slices())
+def test_every_contest_for_slices_keeps_every_law(fleet: Fleet) -> None:
     check(case_of(fleet))
 
 

@@ -12,21 +12,24 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.decide import decide
 from tests.laws.effort import tries
-from tests.strategies import contested, fleets, scattered
+from tests.strategies import contested, contested_slices, fleets, scattered
 from tests.virtual import Fleet, plan_of
 
 T = TypeVar("T")
 
 
+FLEETS = (fleets(), contested(), contested_slices(), scattered())
+
+
 @tries(120)
-@given(fleet=st.one_of(fleets(), contested(), scattered()), chance=st.randoms(use_true_random=False))
+@given(fleet=st.one_of(FLEETS), chance=st.randoms(use_true_random=False))
 def test_the_order_of_facts_means_nothing(fleet: Fleet, chance: Random) -> None:
     def mixed(parts: Iterable[T]) -> tuple[T, ...]:
         return tuple(chance.sample(list(parts), len(tuple(parts))))
 
     state = replace(
         fleet.state,
-        nodes=mixed(fleet.nodes),
+        nodes=mixed([replace(one, cards=mixed(one.cards)) for one in fleet.state.nodes]),
         workloads=mixed(fleet.workloads),
         services=mixed([replace(one, grants=mixed(one.grants)) for one in fleet.services]),
         failures=mixed(fleet.failures),

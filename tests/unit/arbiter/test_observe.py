@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -184,3 +185,24 @@ def test_a_node_that_nobody_ever_saw_is_down_too() -> None:
     book.put(Record(workload=backfill("a", on=("n9",)), job=Job(entrypoint="true")))
     (found,) = fleet_state(book, (), 7, FleetState(), 50.0).nodes
     assert (found.name, found.condition, found.capacity) == ("n9", Condition.DOWN, Shape())
+
+
+PARTITIONS = {
+    "whole GPUs are for whole work": ({}, 8, []),
+    "and so they are when the label says so": ({"partition": "whole"}, 8, []),
+    "a shared card is one of the GPUs that Ray counts": ({"partition": "shared"}, 0, [("shared",)] * 8),
+    "of cut cards Ray counts the partitions": ({"partition": "mig-2g.20gb"}, 0, [("2g.20gb",) * 3] * 2),
+    "what nobody understands is for nobody": ({"partition": "odd"}, 0, []),
+}
+
+
+@pytest.mark.parametrize(("labels", "gpus", "layouts"), PARTITIONS.values(), ids=PARTITIONS)
+def test_whole_work_gets_no_part_of_a_card(
+    labels: Mapping[str, str], gpus: int, layouts: list[tuple[str, ...]]
+) -> None:
+    """V1, whatever the policy says of slices."""
+    seen = view(**labels)
+    seen = replace(seen, labels={**seen.labels, "ray.io/accelerator-type": "H100"})
+    (found,) = nodes_seen(facts(1.0, seen), policy(), {}, {})
+    assert found.capacity.gpus == gpus
+    assert [card.layout for card in found.cards] == layouts

@@ -48,6 +48,20 @@ def test_step(workload: dict[str, Any], want: str) -> None:
     assert tables.step(workload) == want
 
 
+CARDS = {
+    "whole GPUs are no cards of their own": ({}, ""),
+    "what cards are cut into is counted over all of them": (
+        {"cards": [{"index": 0, "layout": ["3g.40gb", "1g.10gb"]}, {"index": 1, "layout": ["1g.10gb"]}]},
+        "2 x 1g.10gb, 1 x 3g.40gb",
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "want"), CARDS.values(), ids=CARDS)
+def test_cards(node: dict[str, Any], want: str) -> None:
+    assert tables.cards(node) == want
+
+
 def holder(what: str, gpus: int) -> dict[str, Any]:
     return {"what": what, "gpus": gpus}
 

@@ -38,6 +38,6 @@ def test_a_team_that_comes_is_one_change_with_all_it_has():
         Change(
             path="organisations.lab.teams.guests",
             old=None,
-            new={"nominal": 0, "weight": 1, "queue": "best-effort", "teams": {}},
+            new={"nominal": 0, "weight": 1, "queue": "best-effort", "quota": {}, "teams": {}},
         ),
     )

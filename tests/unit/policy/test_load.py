@@ -66,6 +66,13 @@ REFUSED = {
         "49 GPUs, more than its nominal of 48",
         "48 or less",
     ),
+    "a flavor where no card is cut": (
+        "{nominal: 48}",
+        "{nominal: 48, quota: {h100-shared: {nominal: 1}}}",
+        "research.quota.h100-shared",
+        "the policy has none",
+        "slicing: {}",
+    ),
     "a name used twice in the tree": (
         "batch: {nominal: 0, borrowing_limit: 40}",
         "lab: {nominal: 0}",
@@ -302,3 +309,39 @@ def test_a_policy_written_is_read_back_the_same(given_policy):
 def test_whatever_a_line_is_replaced_by_the_policy_is_read_or_refused(line, other):
     with contextlib.suppress(RequestError):
         parse_policy(POLICY.replace(line, other))
+
+
+def test_slices_of_cards_and_their_quota_reach_the_engine() -> None:
+    text = with_line("{nominal: 48}", "{nominal: 48, quota: {h100-shared: {nominal: 2}, a30-mig-1g.6gb: {nominal: 3}}}")
+    found = to_engine(parse_policy(text + "slicing: {shares: 4, settle: 5m}\n"))
+    research = next(one for one in found.quotas if one.name == "research")
+    assert found.slicing == engine.Slicing(shares=4, repartition=False, settle_s=300.0)
+    assert research.flavors == (
+        engine.FlavorQuota(flavor="a30-mig-1g.6gb", nominal=3),
+        engine.FlavorQuota(flavor="h100-shared", nominal=20_000),
+    )
+    assert to_engine(policy()).slicing is None
+
+
+FLAVORS = {
+    "a flavor that is none": (
+        "{h100-whole: {nominal: 1}}",
+        "research.quota.h100-whole: is no flavor of slices",
+    ),
+    "a profile that the card has not": (
+        "{h200-mig-1g.10gb: {nominal: 1}}",
+        "research.quota.h200-mig-1g.10gb: is no flavor of slices",
+    ),
+    "a flavor that lends more than it has": (
+        "{h100-shared: {nominal: 1, lending_limit: 2}}",
+        "research.quota.h100-shared.lending_limit: is 2, more than its nominal of 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("quota", "want"), FLAVORS.values(), ids=FLAVORS)
+def test_numbers_of_a_flavor_are_refused_with_path_and_value(quota: str, want: str) -> None:
+    text = with_line("{nominal: 48}", f"{{nominal: 48, quota: {quota}}}") + "slicing: {}\n"
+    with pytest.raises(RequestError) as refused:
+        parse_policy(text)
+    assert want in refused.value.sentence()

@@ -76,6 +76,8 @@ REFUSED = {
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
     "fewer nodes than all": ({"min_nodes": 2}, "min_nodes", "elastic gangs are not carried out yet"),
+    "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
+    "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
     "nine groups": ({**ALONE, "groups": {f"g{i}": {"gpus": 1} for i in range(9)}}, "groups", "at most 8 entries"),
     "groups that are a list": ({**ALONE, "groups": [{"gpus": 8}]}, "groups", "a mapping of keys to values"),

@@ -1,0 +1,135 @@
+"""Which cards get another layout: cut for what waits, and made whole again when nothing asks (rules V7 and V8).
+
+Knows the slices, what nobody has room for, and for whom whole GPUs are kept. Does not know how a layout is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleet_app.engine.cards import Card
+from fleet_app.engine.deck import Place
+from fleet_app.engine.layouts import SHARED, Layout, filled
+from fleet_app.engine.plan import Reason, Repartition, Wait
+from fleet_app.engine.slices import Ask, Slices
+
+Answer = Iterator[Repartition | Wait]
+
+
+def step(slices: Slices) -> Answer:
+    """Yield a new layout for each card that is to have one, each card once, and the wait of those that it is for."""
+    if not slices.slicing.repartition:
+        return
+    unmet = list({one.name: one for one in slices.unmet}.values())
+    under_way = _under_way(slices, unmet)
+    yield from map(_waits, under_way)
+    unmet = [one for one in unmet if one not in under_way]
+    while unmet:
+        ask = unmet[0]
+        place = _card_for(slices, ask)
+        same = [one for one in unmet if place is not None and _could_go(slices, one, place)]
+        if place is None:
+            unmet.remove(ask)
+            continue
+        layout = _layout(slices.accelerator(place), same)
+        met = _met(layout, same, slices.slicing.shares)
+        unmet = [one for one in unmet if one not in met]
+        yield _recut(slices, place, layout, f"{_names(met)} {'wait' if len(met) > 1 else 'waits'} for it")
+        yield from map(_waits, met)
+    yield from _made_whole(slices)
+
+
+def _under_way(slices: Slices, unmet: Sequence[Ask]) -> list[Ask]:
+    """Return the asks that find their slice on cards that are being changed already."""
+    met: list[Ask] = []
+    for place, card in slices.deck.cards.items():
+        left = [one for one in unmet if one not in met and _on(one, place)]
+        if card.becomes and left:
+            met += _met(card.becomes, left, slices.slicing.shares)
+    return met
+
+
+def _on(ask: Ask, place: Place) -> bool:
+    return any(node.name == place.node for node in ask.nodes)
+
+
+def _waits(ask: Ask) -> Wait:
+    return Wait(workload=ask.name, reason=Reason.REPARTITION_UNDER_WAY, asked=1, available=0)
+
+
+def _card_for(slices: Slices, ask: Ask) -> Place | None:
+    """Return the empty card to cut for an ask: a cut one first, then one of the node with the fewest GPUs left (V7)."""
+    able = [place for place in slices.deck.places(ask.nodes) if _could_go(slices, ask, place)]
+
+    def worth(place: Place) -> tuple[bool, int]:
+        return (slices.deck.cards[place].whole, slices.ledger.free[place.node].gpus)
+
+    return min(able, key=worth, default=None)
+
+
+def _could_go(slices: Slices, ask: Ask, place: Place) -> bool:
+    """Return whether an ask could be met on a card if that were cut for it."""
+    node = slices.ledger.nodes[place.node]
+    return (
+        _on(ask, place)
+        and _free_to_change(slices, place)
+        and bool(_layout(node.accelerator, [ask]))
+        and ask.shape.fits(slices.ledger.free[place.node])
+        and slices.allows(ask, place, soon=True)
+    )
+
+
+def _free_to_change(slices: Slices, place: Place) -> bool:
+    """Return whether a card is empty, and nobody's: a whole one no more than free, a cut one idle for long enough."""
+    card, ledger = slices.deck.cards[place], slices.ledger
+    if not slices.deck.empty(place) or not ledger.nodes[place.node].placeable:
+        return False
+    if not card.whole:
+        return _settled(slices, card)
+    kept = place.node in ledger.reserved or place.node in slices.booked
+    return not kept and ledger.free[place.node].gpus >= 1
+
+
+def _settled(slices: Slices, card: Card) -> bool:
+    idle_since = card.idle_since
+    return idle_since is not None and slices.ledger.now - idle_since >= slices.slicing.settle_s
+
+
+def _layout(accelerator: str, asks: Sequence[Ask]) -> Layout:
+    """Return the layout for what is asked, the first ask first; empty when a card cannot have it."""
+    if asks[0].slice.share:
+        return (SHARED,)
+    return filled(accelerator.lower(), tuple(one.slice.profile for one in asks if one.slice.profile))
+
+
+def _met(layout: Layout, asks: Sequence[Ask], shares: int) -> list[Ask]:
+    """Return the asks that find their slice in a new layout, in their order."""
+    left, met, used = list(layout), [], 0
+    for one in asks:
+        if one.slice.profile in left:
+            left.remove(one.slice.profile)
+            met.append(one)
+        elif one.slice.share and layout == (SHARED,) and used + one.slice.share <= 10_000 and len(met) < shares:
+            used += one.slice.share
+            met.append(one)
+    return met
+
+
+def _recut(slices: Slices, place: Place, layout: Layout, why: str) -> Repartition:
+    """Take a card out of use for the rest of the decision."""
+    slices.deck.given.add(place)
+    if slices.deck.cards[place].whole:
+        slices.ledger.withhold(place.node, 1)
+    return Repartition(node=place.node, card=place.card, layout=layout, why=why)
+
+
+def _made_whole(slices: Slices) -> Iterator[Repartition]:
+    """Yield the cut cards that nothing has been on for long enough, to be whole again (V8)."""
+    for place, card in slices.deck.cards.items():
+        if not card.whole and _free_to_change(slices, place):
+            yield _recut(slices, place, (), f"nothing has been on it for {slices.slicing.settle_s:.0f} s")
+
+
+def _names(asks: Sequence[Ask]) -> str:
+    names = list(dict.fromkeys(one.name for one in asks))
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,230 @@
+"""Slices given out: replicas first, then jobs in turn, and who yields to them (rules V3 to V6; S1, S3, S6, O5, O6).
+
+Gangs never come here: they have whole nodes. Knows the slices and who asks. Does not change layouts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from fleet_app.engine import reclaim, yielding
+from fleet_app.engine.deck import Place, grant_name
+from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
+from fleet_app.engine.ordering import queue, ranking
+from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, Shrink, TakeGrant, Wait
+from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
+from fleet_app.engine.workload import Grant, Workload
+
+Answer = Iterator[Action | Wait]
+
+HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FOR_QUOTA}
+"""What no wait ends: it is in nobody's way (O3)."""
+
+
+def serve(slices: Slices) -> Answer:
+    """Yield grants of slices given and taken back, drains, and a wait for each service that is left short.
+
+    Floors come first, in order, and then one replica each in turn (S3).
+    """
+    needs = needs_of(slices.ledger, slices.services)
+    for need in needs:
+        yield from _take_surplus(slices, need)
+    for need in needs:
+        yield from _raise(slices, needs, need, need.floor)
+    short = needs
+    while short:
+        still = []
+        for need in short:
+            before = len(need.kept)
+            yield from _raise(slices, needs, need, min(before + 1, need.wanted))
+            if len(need.kept) > before:
+                still.append(need)
+        short = still
+
+
+def admit(slices: Slices) -> Answer:
+    """Yield an admission or a wait for every job that waits for a slice.
+
+    What was refused once is refused to all that ask for the same: room and quota only shrink. In a strict queue nobody
+    passes the first that waits for the same flavor; who waits for another may (O6, V5).
+    """
+    yield from _give_nominal_back(slices)
+    refused: dict[object, Wait] = {}
+    first: dict[object, str] = {}
+    for job in _in_turn(slices):
+        line = (job.team, job.slice, job.accelerator)
+        if line in first:
+            yield _wait(job.name, Reason.BEHIND, 1, 0, (first[line],))
+            continue
+        question = (*line, job.priority, job.kind, job.shape, job.broken_drains)
+        known = refused.get(question)
+        for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
+            if isinstance(part, Wait):
+                refused[question] = part
+                if part.reason not in HOPELESS and slices.ledger.tree.strict(job.team):
+                    first[line] = job.name
+            yield part
+
+
+def _take_surplus(slices: Slices, need: Need) -> Iterator[TakeGrant]:
+    service = need.service
+    for grant in surplus(need):
+        usable = grant in need.kept
+        why = f"{service.name} wants {service.wanted}" if usable else f"{grant.node} takes no new replicas"
+        yield _take(slices, need, grant, why)
+
+
+def _raise(slices: Slices, needs: Sequence[Need], need: Need, target: int) -> Answer:
+    """Find slices for replicas one by one up to the target; stop at the first that finds none."""
+    while len(need.kept) < target:
+        before = len(need.kept)
+        yield from _one(slices, needs, need)
+        if len(need.kept) == before:
+            return
+
+
+def _one(slices: Slices, needs: Sequence[Need], need: Need) -> Answer:
+    """Yield what it takes to give one more replica its slice: a grant, a wait for what is coming, drains, or a no."""
+    service = need.service
+    if service.team not in slices.ledger.tree.entries:
+        yield _wait(service.name, Reason.UNKNOWN_TEAM, 1, 0)
+        return
+    ask = of_service(slices, service)
+    alike = Counter(grant.node for grant in need.kept) if service.spread else Counter[str]()
+    place = slices.now(ask, alike)
+    if place is not None:
+        number = len(need.kept)
+        slices.give(ask, place, who=grant_name(service.name, f"new-{number}"))
+        slices.ledger.replicas[place.node] += 1
+        need.kept.append(Grant(name="", node=place.node, card=place.card))
+        why = f"{service.name} wants {service.wanted}: {ask.slice.text} on card {place.card} of {place.node}"
+        yield GiveSlice(
+            service=service.name, node=place.node, card=place.card, slice=ask.slice, shape=ask.shape, why=why
+        )
+        return
+    yield from _make_room(slices, needs, need, ask)
+
+
+def _make_room(slices: Slices, needs: Sequence[Need], need: Need, ask: Ask) -> Answer:
+    """Wait for what is coming free, else take another's spare idle grant, else ask jobs to leave (S6)."""
+    place = slices.soon(ask)
+    if place is None:
+        yield from _take_spare(slices, ask, spare(needs, need))
+        place = slices.soon(ask)
+    if place is None:
+        found = yielding.find(slices, ask)
+        if found is None:
+            yield _refusal(slices, ask)
+            return
+        place = found.place
+        yield from _leave(slices, found.victims, ask.name, f"{ask.name} needs {ask.slice.text} on {place.node}")
+    slices.wait_for(ask, place)
+    need.kept.append(Grant(name="", node=place.node, card=place.card))
+    yield _wait(ask.name, Reason.DRAIN_UNDER_WAY, 1, 0)
+
+
+def _take_spare(slices: Slices, ask: Ask, others: Sequence[Spare]) -> Iterator[TakeGrant]:
+    """Take one idle grant of a service with which the ask fits on its card, if there is one."""
+    able = set(slices.deck.places(ask.nodes))
+    for other, grant in others:
+        place = Place(grant.node, -1 if grant.card is None else grant.card)
+        if place not in able:
+            continue
+        name = grant_name(other.service.name, grant.name)
+        if slices.deck.fits(place, ask.slice, {*slices.deck.leaving(place), name}):
+            yield _take(slices, other, grant, f"{ask.name} needs the room")
+            return
+
+
+def _take(slices: Slices, need: Need, grant: Grant, why: str) -> TakeGrant:
+    service, ledger = need.service, slices.ledger
+    ledger.take_back(service.team, grant.node, of_service(slices, service).shape)
+    slices.deck.returned.add(grant_name(service.name, grant.name))
+    node = ledger.nodes.get(grant.node)
+    slices.dues.leave(of_service(slices, service).due, "unknown" if node is None else node.accelerator)
+    if grant in need.kept:
+        need.kept.remove(grant)
+    return TakeGrant(service=service.name, grant=grant.name, why=why)
+
+
+def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
+    """Ask victims to leave, and count their slices as coming free."""
+    yield from reclaim.notices(slices.ledger, victims, beneficiary, why)
+    for victim in victims:
+        node = slices.ledger.nodes.get(victim.nodes[0])
+        if victim.slice is not None:
+            due = due_of(slices.ledger, victim, victim.slice)
+            slices.dues.leave(due, "unknown" if node is None else node.accelerator)
+
+
+def _give_nominal_back(slices: Slices) -> Iterator[Drain | Shrink]:
+    """Let jobs on slices leave for their own team's committed work that waits for nominal only (V6)."""
+    for team in sorted(slices.ledger.booked):
+        for first in slices.ledger.booked[team][:1]:
+            why = f"{first.name} needs {first.gpus} GPUs of its team's nominal"
+            yield from _leave(slices, yielding.for_own(slices, first), first.name, why)
+
+
+def _in_turn(slices: Slices) -> Iterator[Workload]:
+    """Yield every job that waits for a slice once, next the one whose turn it is (O1, O5, O8)."""
+    rank = ranking(slices.ledger.policy, slices.ledger.now)
+    for _, alike in groupby(queue(slices.jobs, rank), key=lambda one: (rank(one), one.requeued)):
+        waiting = list(alike)
+        shared = all(slices.ledger.class_of(one).borrows for one in waiting)
+        while waiting:
+            firsts = list({one.team: one for one in reversed(waiting)}.values())
+            chosen = min(firsts, key=lambda one: (_share(slices, one), waiting.index(one))) if shared else waiting[0]
+            waiting.remove(chosen)
+            yield chosen
+
+
+def _share(slices: Slices, job: Workload) -> object:
+    ask = of_job(slices, job)
+    return slices.dues.share(ask.due, slices.accelerators(ask))
+
+
+def _consider(slices: Slices, job: Workload) -> Answer:
+    if job.team not in slices.ledger.tree.entries:
+        yield _wait(job.name, Reason.UNKNOWN_TEAM, 1, 0)
+        return
+    ask = of_job(slices, job)
+    place = slices.now(ask, {})
+    if place is None:
+        yield _refusal(slices, ask)
+        return
+    slices.give(ask, place, who=job.name, lodger=job)
+    why = f"{ask.slice.text} on card {place.card} of {place.node}"
+    yield AdmitSlice(workload=job.name, node=place.node, card=place.card, slice=ask.slice, why=why)
+
+
+def _refusal(slices: Slices, ask: Ask) -> Wait:
+    """Return the first thing that would have to change for an ask to be met, in numbers; note what lacks a card."""
+    due, dues, able = ask.due, slices.dues, slices.accelerators(ask)
+    if not able:
+        return _wait(ask.name, Reason.TOO_LARGE_FOR_FLEET, 1, 0)
+    most = {one: dues.most(due, one) for one in able if dues.least(due, one) <= dues.most(due, one)}
+    if not most:
+        return _wait(ask.name, Reason.TOO_LARGE_FOR_QUOTA, dues.least(due, able[0]), dues.most(due, able[0]))
+    allowed = [one for one in most if dues.allows(due, one, soon=True) or _may_reclaim(slices, ask, one)]
+    if not allowed:
+        one = min(most)
+        return _wait(ask.name, Reason.QUOTA_USED, dues.asked(due, one), max(0, dues.left(due, one)))
+    slices.unmet.append(ask)
+    return _wait(ask.name, Reason.NO_ROOM, 1, 0)
+
+
+def _may_reclaim(slices: Slices, ask: Ask, accelerator: str) -> bool:
+    """Return whether only borrowers are in the way of an ask that never yields."""
+    return ask.due.firm and slices.dues.own_left(ask.due, accelerator) >= slices.dues.asked(ask.due, accelerator)
+
+
+def _wait(name: str, reason: Reason, asked: int, available: int, ahead: tuple[str, ...] = ()) -> Wait:
+    return Wait(workload=name, reason=reason, asked=asked, available=available, blocked_by=ahead)
+
+
+def _for(slices: Slices, job: Workload, known: Wait) -> Wait:
+    if known.reason is Reason.NO_ROOM:
+        slices.unmet.append(of_job(slices, job))
+    return _wait(job.name, known.reason, known.asked, known.available)
