@@ -92,6 +92,10 @@ def workload(
     cpus: int = 0,
     memory_mib: int = 0,
     groups: Mapping[str, tuple[int, Shape]] | None = None,
+    minimum: int | None = None,
+    at_most: int | None = None,
+    going: Sequence[str] = (),
+    going_by: float | None = None,
     within: str | None = None,
     accelerator: str | None = None,
     submitted_at: float = 0.0,
@@ -113,6 +117,7 @@ def workload(
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
     With `groups`, such as `{"ps": (1, shape(0, cpus=16)), "actors": (4, shape(8))}`, it has those bundles instead.
+    With `minimum` it is elastic, and on as few nodes as it is, of `at_most` bundles.
     """
     parts = tuple(Group(name=each, bundles=count, shape=of) for each, (count, of) in (groups or {}).items())
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
@@ -123,8 +128,11 @@ def workload(
         team=team,
         priority=priority,
         shape=widest(parts) if parts else shape(gpus, cpus=cpus, memory_mib=memory_mib),
-        bundles=sum(part.bundles for part in parts) or len(on) or nodes,
+        bundles=sum(part.bundles for part in parts) or at_most or len(on) or nodes,
         groups=parts,
+        minimum=minimum,
+        going=tuple(going),
+        going_by=going_by,
         within=within,
         accelerator=accelerator,
         submitted_at=submitted_at,

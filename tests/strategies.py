@@ -127,8 +127,12 @@ def backfills(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
 
 @st.composite
 def now_and_then_mixed(draw: st.DrawFn, one: Workload) -> Workload:
-    """Return the workload, now and then with groups of several shapes instead of its bundles."""
-    return mixed(one, draw(groups())) if draw(st.sampled_from([False, False, True])) else one
+    """Return the workload, now and then with groups of several shapes instead of its bundles, or elastic."""
+    how = draw(st.sampled_from(["plain", "plain", "mixed", "elastic"]))
+    if how == "elastic":
+        minimum = draw(st.integers(1, 2))
+        return replace(one, minimum=minimum, bundles=minimum + draw(st.integers(0, 3)))
+    return mixed(one, draw(groups())) if how == "mixed" else one
 
 
 @st.composite
@@ -440,7 +444,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
-    "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
+    "leave": _to_one(lambda one: bool(one.going) or one.leaving or one.moving, virtual.left),
     "finish": _to_one(_runs, virtual.completed),
     "save": _to_one(_runs, virtual.saved),
     "move": _to_one(_runs, virtual.asked_to_move),
@@ -491,7 +495,7 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
 @st.composite
 def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
     """Return backfill that runs on one or two of the nodes, its last checkpoint some time ago."""
-    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)) if names else []
+    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)) if names else []
     one = backfill(
         name,
         on=on or ["gone"],
@@ -502,9 +506,14 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
     one = replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
-    if len(on) < 2 or draw(st.booleans()):
+    how = draw(st.sampled_from(["plain", "mixed", "elastic"])) if len(on) > 1 else "plain"
+    if how == "elastic":
+        going = tuple(on[:1]) if draw(st.booleans()) else ()
+        minimum = draw(st.integers(1, len(on) - len(going)))
+        return replace(one, minimum=minimum, going=going, going_by=1060.0 if going else None)
+    if how == "plain":
         return one
-    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(2)))
+    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(len(on))))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
+from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
@@ -70,6 +70,8 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     if workload.groups:
         yield from mixed.consider(ledger, workload, watched=watched)
         return
+    if workload.minimum is not None:
+        workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -123,5 +125,5 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         available=ready,
         level=workload.within,
         rooms=rooms,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )

@@ -33,6 +33,26 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """Give the members of an elastic workload on these nodes notice; what is left of them at the deadline is killed."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    beneficiary: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Give a running elastic workload members on these nodes, in rank order after those that it has."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
     """Give a workload whose maximum run time is over notice to end for good; what is left at the deadline is killed."""
 
@@ -156,7 +176,9 @@ class Repartition:
     why: str
 
 
-OnNodes = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel
+OnNodes = (
+    Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel | Shrink | Grow
+)
 OnCards = AdmitSlice | GiveSlice | Repartition
 Action = OnNodes | OnCards
 
@@ -241,6 +263,7 @@ class Wait:
             available=self.available,
             level=self.level,
             blocked_by=self.blocked_by,
+            group=self.group,
             alike=alike,
         )
 
