@@ -1,4 +1,4 @@
-"""Where a service's next replica must not be, and over which domains its replicas are spread (rule S7).
+"""Where a service's next replica must not be, and over which domains its replicas are spread (rule S8).
 
 Knows the affinities of services, and who has grants where: what has left counts no more. Does not know room.
 """

@@ -179,7 +179,7 @@ def _may_move(ledger: Ledger, service: Service, grant: Grant) -> bool:
 
 
 def _kept_apart(ledger: Ledger) -> set[str]:
-    """Return the services that the policy keeps apart from others, or has others keep apart from (S7): they stay."""
+    """Return the services that the policy keeps apart from others, or has others keep apart from (S8): they stay."""
     rules = ledger.policy.affinities
     return {one.service for one in rules} | {name for one in rules for name in one.apart_from}
 

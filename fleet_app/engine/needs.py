@@ -1,4 +1,4 @@
-"""How many replicas each service is to have, in three tiers: floor, wanted, immediate headroom (S1, S4, S7).
+"""How many replicas each service is to have, in three tiers: floor, wanted, immediate headroom (S1, S4, S7, S8).
 
 Knows services, their grants and nominal quota. Does not know nodes' room.
 """
@@ -47,10 +47,10 @@ class Need:
 Spare = tuple[Need, Grant]
 
 
-def needs_of(ledger: Ledger, services: Iterable[Service]) -> list[Need]:
-    """Return what each service needs, first to be served first (O2)."""
+def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -> list[Need]:
+    """Return what each service needs, first to be served first (O2), with so many GPUs held free (S7)."""
     needs = [_need(ledger, service) for service in by_precedence(services)]
-    _share_immediate(ledger, needs)
+    _share_immediate(ledger, needs, immediate_gpus)
     if ledger.policy.affinities:
         _set_apart(ledger, needs)
     return needs
@@ -84,7 +84,7 @@ def _need(ledger: Ledger, service: Service) -> Need:
 
 
 def _set_apart(ledger: Ledger, needs: Sequence[Need]) -> None:
-    """Give each need its affinity, and those that it must be apart from, whichever of the two says so (S7)."""
+    """Give each need its affinity, and those that it must be apart from, whichever of the two says so (S8)."""
     rules, levels = {one.service: one for one in ledger.policy.affinities}, ledger.policy.levels
     pairs = {(one.service, other) for one in ledger.policy.affinities for other in one.apart_from}
     for need in needs:
@@ -105,9 +105,8 @@ def _by_place(grants: Iterable[Grant]) -> list[Grant]:
     return sorted(grants, key=lambda grant: (grant.node, grant.name))
 
 
-def _share_immediate(ledger: Ledger, needs: Sequence[Need]) -> None:
+def _share_immediate(ledger: Ledger, needs: Sequence[Need], left: int) -> None:
     """Spread the immediate tier over the services in turn, whole replicas, inside each team's nominal (S4)."""
-    left = ledger.policy.headroom.immediate_gpus
     room = {need.service.team: ledger.tree.nominal(need.service.team) for need in needs}
     for need in needs:
         room[need.service.team] -= need.wanted * need.service.shape.gpus

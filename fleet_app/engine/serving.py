@@ -1,4 +1,4 @@
-"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S7).
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S8).
 
 Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
 may start and where; how many the traffic needs is Serve's own affair.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fleet_app.engine import reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.eligibility import serving_nodes
+from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
@@ -25,9 +26,12 @@ HEADROOM = "immediate headroom"
 Answer = Iterator[Action | Wait]
 
 
-def step(ledger: Ledger, services: Sequence[Service]) -> Answer:
-    """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short."""
-    needs = needs_of(ledger, services)
+def step(ledger: Ledger, services: Sequence[Service], growth_gpus: int | None = None) -> Answer:
+    """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short.
+
+    `growth_gpus` is how much more they may want within a start-up, None when that is not known (S7).
+    """
+    needs = needs_of(ledger, services, immediate_gpus(ledger.policy.headroom, growth_gpus))
     for need in needs:
         yield from _take_surplus(ledger, need)
     for need in needs:
@@ -175,7 +179,7 @@ def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeG
 
 
 def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:
-    """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its own (S2, S7)."""
+    """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its own (S2, S8)."""
     own: dict[str, int] = defaultdict(int)
     for grant in need.kept if need.service.spread else ():
         own[grant.node] += 1

@@ -1,4 +1,4 @@
-"""Replicas apart and spread (S7): how many on a node, beside whom not, over which domains."""
+"""Replicas apart and spread (S8): how many on a node, beside whom not, over which domains."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Policy, list[Node | Workload | Service], dict[str, int]]]
         [*LEAVES, service(wanted=4, spread=True)],
         {"v1": 1, "v2": 1, "v3": 1, "v4": 1},
     ),
-    "B15: a grant that is taken back is in nobody's way": (
+    "a grant that is taken back is in nobody's way": (
         APART,
         [TWO[0], service("other", grants=[grant("g", node="v1", occupied=False)]), service(wanted=1)],
         {"v1": 1},
