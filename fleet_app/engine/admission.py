@@ -52,7 +52,7 @@ def step(ledger: Ledger, watch: str | None = None) -> Iterator[Part]:
 
 
 def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:
-    """Return whom the workload is behind in its team's strict queue; who asks for another accelerator may be passed (O6)."""
+    """Return whom the workload is behind in a strict queue; who asks for another accelerator may be passed (O6)."""
     for one in first.get(workload.team, ()):
         if workload.accelerator is None or one.accelerator in {None, workload.accelerator}:
             return one.name
