@@ -21,6 +21,7 @@ from fleet_app.engine.policy import (
     Slicing,
 )
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Group, Kind, Service, Workload, widest
 
@@ -107,6 +108,7 @@ def workload(
     expired: bool = False,
     slice: Slice | None = None,  # noqa: A002  # as the field is called
     card: int | None = None,
+    interactive: bool = False,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
@@ -142,6 +144,7 @@ def workload(
         expired=expired,
         slice=slice,
         card=card,
+        interactive=interactive,
     )
 
 
@@ -324,7 +327,12 @@ def quarantined(
     return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetState:
+def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: float = 1000.0, memory: int = 0) -> Usage:
+    """Return what was measured in the first 1000 seconds: nothing was used."""
+    return Usage(subject=subject, since=since, until=until, sm_active_percent=percent, memory_percent=memory)
+
+
+def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -332,4 +340,5 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined) -> FleetSta
         services=tuple(part for part in parts if isinstance(part, Service)),
         failures=tuple(part for part in parts if isinstance(part, Failure)),
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
+        usage=tuple(part for part in parts if isinstance(part, Usage)),
     )

@@ -22,6 +22,7 @@ from fleet_app.arbiter.ports import (
     JobView,
     NodeView,
 )
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 from tests.world import Behaviour, BrokenError, FakeGroup, FakeJob, World
 
@@ -34,6 +35,16 @@ class FakeClock:
 
     def now(self) -> float:
         return self._world.now
+
+
+class FakeTelemetry:
+    """What the test measured."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def usage(self) -> tuple[Usage, ...]:
+        return tuple(self._world.usage.values())
 
 
 class FakeCluster:
@@ -268,4 +279,4 @@ def ports(world: World, after: Callable[[str], None] | None = None) -> Ports:
     """Return the world's ports; `after` is told of each effect and may raise Crash."""
     parts: tuple[Any, Any, Any] = FakeCluster(world), FakeJobs(world), FakeBoard(world)
     cluster, jobs, board = parts if after is None else tuple(Crashing(part, after) for part in parts)
-    return Ports(cluster=cluster, jobs=jobs, board=board, clock=FakeClock(world))
+    return Ports(cluster=cluster, jobs=jobs, board=board, clock=FakeClock(world), telemetry=FakeTelemetry(world))

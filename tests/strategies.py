@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import FlavorQuota, Headroom, Ordering, Policy, PriorityClass, Quota, Slicing
+from fleet_app.engine.policy import FlavorQuota, Headroom, Idle, Ordering, Policy, PriorityClass, Quota, Slicing
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Group, Kind, Service, Workload, widest
@@ -33,6 +33,7 @@ from tests.builders import (
     service,
     shape,
     team,
+    used,
 )
 from tests.virtual import Fleet
 
@@ -61,7 +62,9 @@ def policies(draw: st.DrawFn) -> Policy:
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
     ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
-    return replace(rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing)
+    return replace(
+        rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing, idle=Idle(after_s=60.0)
+    )
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -149,6 +152,7 @@ def asks(levels: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
             "within": st.sampled_from([None] * 2 * len(levels) + list(levels)),
             "accelerator": st.sampled_from([None] * 8 + ["h100", "a100"]),
             "grace_s": st.sampled_from([30.0, 120.0, 900.0]),
+            "interactive": st.sampled_from([False, False, True]),
             "max_run_s": st.sampled_from([None, None, 50.0, 300.0, 3000.0]),
         }
     )
@@ -284,7 +288,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine")
+RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine", "measure")
 """What disturbs a fleet from outside."""
 
 
@@ -361,6 +365,13 @@ def _quarantine(fleet: Fleet, event: Happening) -> Fleet:
     return virtual.quarantined(fleet, quarantined(name, since=fleet.now, until=fleet.now + 50.0 * event.amount))
 
 
+def _measure(fleet: Fleet, event: Happening) -> Fleet:
+    chosen = _nth([one for one in fleet.workloads if _runs(one)], event)
+    percent, ago_s = [(0, 0.0), (0, 0.0), (5, 0.0), (6, 0.0), (0, 700.0), (90, 0.0)][event.amount]
+    seen = "nobody" if chosen is None else chosen.name
+    return virtual.measured(fleet, used(seen, percent, since=0.0, until=fleet.now - ago_s))
+
+
 def _foreign(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     return virtual.with_node(fleet, replace(chosen, foreign=shape(event.amount % 3)))
@@ -406,6 +417,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),
     "quarantine": _quarantine,
+    "measure": _measure,
     "quota": _quota,
 }
 

@@ -30,6 +30,7 @@ from fleet_app.engine.plan import (
 )
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
@@ -56,6 +57,7 @@ class Fleet:
     drains: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
+    usage: tuple[Usage, ...] = ()
     grants_made: int = 0
 
     @property
@@ -67,6 +69,7 @@ class Fleet:
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
+            usage=self.usage,
         )
 
     def workload(self, name: str) -> Workload:
@@ -285,6 +288,12 @@ def rank_died(fleet: Fleet, name: str) -> Fleet:
     """Let the first rank of a workload die, and so all of it; it goes back to the queue."""
     one = fleet.workload(name)
     return _put(_failed(fleet, one, Cause.RANK, one.nodes[0]), _emptied(_stepped(one, Event.REQUEUE)))
+
+
+def measured(fleet: Fleet, usage: Usage) -> Fleet:
+    """Let somebody measure what a workload or service uses."""
+    others = tuple(one for one in fleet.usage if one.subject != usage.subject)
+    return replace(fleet, usage=(*others, usage))
 
 
 def quarantined(fleet: Fleet, told: Quarantined) -> Fleet:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 
 LAG_S = 0.1
@@ -149,6 +150,7 @@ class World:
     adopted: dict[str, str] = field(default_factory=dict)
     adopted_for: dict[str, str] = field(default_factory=dict)
     grants: dict[str, tuple[int, tuple[Fence, ...]]] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
     deaths: dict[str, Death] = field(default_factory=dict)
     notices: dict[str, float | None] = field(default_factory=dict)
     lease: float = 0.0

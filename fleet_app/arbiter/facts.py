@@ -23,9 +23,11 @@ from fleet_app.arbiter.ports import (
     Jobs,
     JobView,
     NodeView,
+    Telemetry,
 )
 from fleet_app.arbiter.records import Record
 from fleet_app.engine.errors import FaultError, RequestError
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Kind
 from fleet_app.worker import contract
@@ -37,6 +39,14 @@ READY = "CREATED"
 """The state of a placement group that has all of its bundles."""
 
 
+class Unmeasured:
+    """Telemetry of a fleet in which nobody measures GPUs."""
+
+    def usage(self) -> tuple[Usage, ...]:
+        """Return nothing: nothing is known, and nothing follows from that (W3)."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Everything outside that the arbiter can reach."""
@@ -45,6 +55,7 @@ class Ports:
     jobs: Jobs
     board: Board
     clock: Clock
+    telemetry: Telemetry = field(default_factory=Unmeasured)
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what is derived is kept
@@ -68,6 +79,7 @@ class Facts:
     deaths: Mapping[str, Death | None] = field(default_factory=dict)
     board: BoardView = field(default_factory=BoardView)
     names: Mapping[str, str] = field(default_factory=dict)
+    usage: tuple[Usage, ...] = ()
 
     def ready(self, group: GroupView) -> bool:
         """Return whether a group has all of its bundles, on living nodes of the fleet."""
@@ -129,6 +141,7 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
         deaths=dict(_deaths(ports, holding, jobs)),
         board=ports.board.observe(),
         names={node.node_id: name for name, node in nodes.items() if node.alive},
+        usage=ports.telemetry.usage(),
     )
 
 

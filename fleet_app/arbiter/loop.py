@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +40,10 @@ Waiting = list[tuple[Path, Request | Unreadable]]
 
 MOST_REQUESTS = 500
 """Requests that one cycle takes in, so that a flood of them cannot stop the fleet."""
+
+
+USAGE_EVERY_S = 60.0
+"""How often measurements are written, where nothing else is new."""
 
 
 class Loop:
@@ -120,11 +125,12 @@ class Loop:
         seen = self._foreign.nodes(self._book, facts, self._rules.engine)
         priority = self._rules.file.service_priority
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
+        state = replace(state, usage=facts.usage) if facts.usage else state
         return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
 
     def _commit(self, snapshot: Snapshot | None) -> None:
         """Write what changed, if anything did."""
-        if snapshot is not None and (snapshot.state, snapshot.plan) == (self._snapshot.state, self._snapshot.plan):
+        if snapshot is not None and _says_the_same(snapshot, self._snapshot):
             snapshot = None
         if snapshot is not None or self._book.changed:
             self._journal.commit(self._book, snapshot)
@@ -154,3 +160,10 @@ class Loop:
         for path, request in taken:
             away = inbox.refuse if isinstance(request, Unreadable) else inbox.done
             self._tries.call(self._book, "empty the inbox", partial(away, path))
+
+
+def _says_the_same(new: Snapshot, old: Snapshot) -> bool:
+    """Return whether a snapshot need not be written: measurements alone are written only now and then."""
+    if new.plan != old.plan or replace(new.state, usage=()) != replace(old.state, usage=()):
+        return False
+    return new.state.usage == old.state.usage or new.at - old.at < USAGE_EVERY_S

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 
 
@@ -214,6 +215,13 @@ class Board(Protocol):
 
     def forget_adoption(self, group_id: str) -> None:
         """Remove the note that a replica lives in a group, or that we claimed it, once that group is gone."""
+
+
+class Telemetry(Protocol):
+    """Whoever measures GPUs."""
+
+    def usage(self) -> tuple[Usage, ...]:
+        """Return what is known of how much workloads and services use, by their names; nothing where it is not."""
 
 
 class Clock(Protocol):

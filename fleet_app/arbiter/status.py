@@ -22,6 +22,7 @@ from fleet_app.engine.fragments import Picture, survey
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.rightsize import recommend
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Group
 
@@ -185,6 +186,16 @@ def past(entries: Iterable[Entry], now: float) -> list[Row]:
     """Return a row for each of the latest interruptions of a workload, the latest first."""
     told = interruptions(entries)[:SHOWN]
     return [asdict(one) | {"sentence": sentence(one, now)} for one in told]
+
+
+def recommendations(snapshot: Snapshot | None, policy: Policy, price: float) -> list[Row]:
+    """Return a row for all that could be smaller, the most GPUs first; `price` is that of a GPU-hour."""
+    found = () if snapshot is None else recommend(snapshot.state, policy, snapshot.at)
+    return [
+        asdict(one)
+        | {"saved_gpus": one.saved_gpus, "saved_per_day": one.saved_gpus * 24 * price, "sentence": one.sentence}
+        for one in found
+    ]
 
 
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:

@@ -121,6 +121,25 @@ def fragments(
     show.hint(tables.outcome(moves))
 
 
+def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
+    """Show what could be smaller, by what was really used.
+
+    What services and jobs used at most, what would do, and what that saves. Nothing is done about it. A fleet in
+    which nobody measures GPUs has nothing to recommend.
+
+    Example:
+      fleet recommendations
+    """
+    found: Sequence[tables.Row] = client.find(home, gateway).get("recommendations")
+    if as_json:
+        show.data(found)
+        return
+    if not found:
+        show.hint("Nothing that was measured could be smaller.")
+        return
+    show.stdout().print(tables.recommendations(found))
+
+
 def explain(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A workload or a service.", show_default=False)],
     *,

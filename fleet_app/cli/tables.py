@@ -52,6 +52,22 @@ def queue(workloads: Sequence[Row], now: float) -> Table:
     return table
 
 
+def recommendations(found: Sequence[Row]) -> Table:
+    """Return the table of what could be smaller."""
+    table = _table("NAME", "TEAM", "HAS", "USED", "ENOUGH", "SAVES", "A DAY")
+    for each in found:
+        table.add_row(
+            plain(str(each["subject"])),
+            plain(str(each["team"])),
+            f"{each['has']} {each['unit']}",
+            f"{each['used_percent']} % in {duration(each['measured_s'])}",
+            str(each["enough"]),
+            f"{each['saved_gpus']} GPUs",
+            f"{each['saved_per_day']:.2f}",
+        )
+    return table
+
+
 def shape(workload: Row) -> str:
     """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`."""
     groups = workload.get("groups") or ()

@@ -65,6 +65,9 @@ def submit(
         str | None,
         typer.Option("--max-run-time", help="Ends for good when it has had its nodes so long, such as 4h."),
     ] = None,
+    interactive: Annotated[
+        bool | None, typer.Option("--interactive", help="A session: it ends when nobody uses its GPUs.")
+    ] = None,
     notice: Annotated[
         Notice | None, typer.Option("--notice", help="By the fleet's library alone, or also by SIGTERM.")
     ] = None,
@@ -111,6 +114,7 @@ def submit(
         "accelerator": accelerator,
         "grace": grace,
         "max_run_time": max_run_time,
+        "interactive": interactive,
         "notice": notice,
         "entrypoint": shlex.join(entrypoint) if entrypoint else None,
     }

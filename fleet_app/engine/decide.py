@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fleet_app.engine import admission, draining, health, recutting, serving, slices, slicing
+from fleet_app.engine import admission, draining, health, idle, recutting, serving, slices, slicing
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
@@ -29,6 +29,8 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
     """Yield all that is decided, as it is decided: between two parts the ledger stands as the next finds it."""
     cut = slices.begin(ledger, state)
     yield from draining.step(ledger)
+    if state.usage:
+        yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from serving.step(ledger, [service for service in state.services if service.slice is None])
     yield from slicing.serve(cut) if cut else ()

@@ -62,7 +62,11 @@ def gone_before(drain: DrainContract, workload: Workload, now: float, start: Sta
 
 
 def over(workload: Workload) -> str:
-    """Return as a reason that the maximum run time is over."""
+    """Return as a reason that the maximum run time is over; or that nobody used it, when that came first."""
+    limit = limit_at(workload)
+    early = limit is not None and workload.deadline_at is not None and workload.deadline_at < limit
+    if workload.interactive and (workload.max_run_s is None or early):
+        return "nobody used it for as long as the policy allows"
     return f"its maximum run time of {spoken(workload.max_run_s or 0.0)} is over"
 
 

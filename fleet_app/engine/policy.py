@@ -73,6 +73,23 @@ class DrainContract:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """How long an interactive session may use no more than `used_percent` of its GPUs before it ends."""
+
+    after_s: float = 7200.0
+    used_percent: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightSize:
+    """What used less than `below_percent` for `after_s` could be so small that it would use `target_percent`."""
+
+    after_s: float = 86_400.0
+    below_percent: int = 40
+    target_percent: int = 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
     """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
 
@@ -118,5 +135,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    idle: Idle = field(default_factory=Idle)
+    right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)
     slicing: Slicing | None = None

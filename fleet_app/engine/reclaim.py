@@ -45,7 +45,7 @@ def find(
     """
     rooms = rooms_of(ledger, asker.shape, nodes)
     single = _single(ledger, asker, rooms, is_open) if asker.bundles == 1 else None
-    nodes = [node for node in (rooms.ever() if single is None else _nodes_of(ledger, single)) if is_open(node)]
+    nodes = [node for node in (rooms.ever() if single is None else _nodes_of(rooms, single)) if is_open(node)]
     trial = Trial(ledger, asker, nodes)
     victims = single or (() if trial.enough() else _victims(ledger, asker, trial, rooms))
     if victims is None:
@@ -193,13 +193,13 @@ def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node]
             best = found if best is None or found[0] < best[0] else best
     if best is None:
         return None
-    trial = Trial(ledger, asker, [node for node in _nodes_of(ledger, best[1]) if is_open(node)])
+    trial = Trial(ledger, asker, [node for node in _nodes_of(rooms, best[1]) if is_open(node)])
     return best[1] if trial.may_go(best[1]) and trial.enough_without(best[1]) else None
 
 
-def _nodes_of(ledger: Ledger, victims: Victims) -> list[Node]:
-    names = {name for victim in victims for name in victim.nodes}
-    return [ledger.nodes[name] for name in sorted(names) if name in ledger.nodes]
+def _nodes_of(rooms: Rooms, victims: Victims) -> list[Node]:
+    """Return the nodes of victims on which the asker may run: a victim may also have others."""
+    return rooms.listed({name for victim in victims for name in victim.nodes})
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:

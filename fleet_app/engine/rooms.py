@@ -7,7 +7,7 @@ not know who may be asked to leave for whom: that every lodger goes is the most 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.values import Node, Shape
@@ -55,6 +55,10 @@ class Rooms:
         """Yield the nodes with room once every lodger has left, those first where least could have to be lost."""
         self._catch_up()
         return ((least, self._nodes[place]) for least, place in self._cheapest)
+
+    def listed(self, names: Collection[str]) -> list[Node]:
+        """Return the nodes of the list that have one of the names, full or not."""
+        return [self._nodes[place] for place in sorted(self._places[name] for name in names if name in self._places)]
 
     def least(self, node: Node) -> Least:
         """Return the least that could have to be lost on a node of the list on which the shape fits ever."""

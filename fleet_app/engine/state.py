@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
+from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Nodes, workloads that have not ended, services, what went wrong lately, who is kept out, what is booked."""
+    """Nodes, workloads that have not ended, services; what went wrong, is kept out, is booked, is really used."""
 
     nodes: tuple[Node, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -23,3 +24,4 @@ class FleetState:
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     bookings: tuple[Booking, ...] = ()
+    usage: tuple[Usage, ...] = ()

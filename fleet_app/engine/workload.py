@@ -54,8 +54,9 @@ class Workload:
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
-    `expired` is whether it was. `slice` is the part of one card that it asks for in place of whole GPUs (V1), `card` is
-    the index of the card that it has that on.
+    `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
+    somebody sits at, and of no use when nobody does. `slice` is the part of one card that it asks for in place of whole
+    GPUs (V1), `card` is the index of the card that it has that on.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Workload:
     requeued: bool = False
     movable: bool = False
     broken_drains: int = 0
+    interactive: bool = False
     slice: Slice | None = None
     card: int | None = None
 

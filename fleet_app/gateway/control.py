@@ -111,6 +111,7 @@ class ControlApi:
             web.get(CONTROL + "nodes", self._nodes),
             web.get(CONTROL + "services", self._services),
             web.get(CONTROL + "fragments", self._fragments),
+            web.get(CONTROL + "recommendations", self._recommendations),
             web.get(CONTROL + "explain/{name}", self._explain),
             web.get(CONTROL + "events", self._events),
             web.get(CONTROL + "policy", self._policy),
@@ -158,6 +159,11 @@ class ControlApi:
         # Seconds on a fleet of thousands of nodes: not on the loop that serves the others.
         found = await asyncio.to_thread(status.fragments, snapshot, rules, plan=asked.plan, most_nodes=asked.nodes)
         return web.json_response(found)
+
+    async def _recommendations(self, _: web.Request) -> web.Response:
+        policy = self._submissions.policy()
+        price = policy.accounting.price_per_gpu_hour
+        return web.json_response(status.recommendations(self._workloads.snapshot(), to_engine(policy), price))
 
     async def _explain(self, request: web.Request) -> web.Response:
         snapshot, name = self._workloads.snapshot(), request.match_info["name"]

@@ -24,7 +24,7 @@ def check(policy: PolicyFile) -> list[Problem]:
     ]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_defaults(policy)]
+    return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_defaults(policy)]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -181,6 +181,16 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
             path=("headroom", "immediate"),
             what=f"is {policy.headroom.immediate} GPUs, but the teams that may serve have {nominal} together",
             fix=f"Write {nominal} or less",
+        )
+
+
+def _right_size(policy: PolicyFile) -> Iterator[Problem]:
+    rules = policy.right_size
+    if rules.below_percent > rules.target_percent:
+        yield Problem(
+            path=("right_size", "below_percent"),
+            what=f"is {rules.below_percent}, above target_percent of {rules.target_percent}: that would not be smaller",
+            fix=f"Write {rules.target_percent} or less",
         )
 
 

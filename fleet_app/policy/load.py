@@ -61,6 +61,12 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
         ),
+        idle=engine.Idle(after_s=policy.idle.after, used_percent=policy.idle.used_percent),
+        right_size=engine.RightSize(
+            after_s=policy.right_size.after,
+            below_percent=policy.right_size.below_percent,
+            target_percent=policy.right_size.target_percent,
+        ),
         ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
         slicing=_slicing(policy.slicing),
         headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),

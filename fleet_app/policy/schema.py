@@ -120,6 +120,24 @@ class Ordering(Section):
     ageing: PositiveSeconds | None = None
 
 
+class Idle(Section):
+    """When an interactive session ends: after so long in which no more than `used_percent` of its GPUs was active."""
+
+    after: PositiveSeconds = 7200.0
+    used_percent: Annotated[int, Field(strict=True, ge=0, le=100)] = 5
+
+
+class RightSize(Section):
+    """What is recommended to be smaller: what used less than `below_percent` for `after`.
+
+    So small that it would use `target_percent`. Nothing is ever done about it.
+    """
+
+    after: PositiveSeconds = 86_400.0
+    below_percent: Annotated[int, Field(strict=True, ge=1, le=100)] = 40
+    target_percent: Annotated[int, Field(strict=True, ge=1, le=100)] = 70
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas."""
 
@@ -189,6 +207,8 @@ class PolicyFile(Section):
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
     slicing: Slicing | None = None
+    idle: Idle = Idle()
+    right_size: RightSize = RightSize()
     headroom: Headroom = Headroom()
     health: Health = Health()
     defaults: Defaults = Defaults()

@@ -64,8 +64,8 @@ class WorkloadSpec(Section):
 
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB; with `groups` the bundles are theirs, and
     those keys mean nothing. `priority` names a class. `within` names the topology level that must hold all of it.
-    `grace` and `max_run_time` are in seconds. `notice` is how a drain is raised: by the fleet's library inside the
-    job, or also by SIGTERM. `partition` and `share` are known and refused.
+    `grace` and `max_run_time` are in seconds. An `interactive` session ends when nobody uses it. `notice` is how a
+    drain is raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are refused.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -81,6 +81,7 @@ class WorkloadSpec(Section):
     accelerator: Name | None = None
     grace: PositiveSeconds
     max_run_time: PositiveSeconds | None = None
+    interactive: Annotated[bool, Field(strict=True)] = False
     notice: NoticeKind
     partition: str | None = None
     share: str | int | float | None = None
@@ -125,6 +126,8 @@ class JobPart(Section):
 SPEC_KEYS = frozenset(WorkloadSpec.model_fields)
 JOB_KEYS = frozenset(JobPart.model_fields)
 _COUNTS = ("nodes", "gpus")
+_FLAGS = ("interactive",)
+_SAID = {"true": True, "false": False}
 
 
 def load_spec(path: Path | str) -> dict[str, object]:
@@ -152,6 +155,9 @@ def spec_from_metadata(
             given[key] = int(text)
     if "groups" in given:
         given["groups"] = read_groups(given["groups"], "metadata")
+    for key in _FLAGS:
+        if isinstance(text := given.get(key), str) and text in _SAID:
+            given[key] = _SAID[text]
     return _spec({**given, "name": name}, policy, fleet_gpus, "metadata")
 
 
@@ -204,6 +210,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         submitted_at=submitted_at,
         grace_s=spec.grace,
         max_run_s=spec.max_run_time,
+        interactive=spec.interactive,
         movable=spec.notice == "library",
     )
 

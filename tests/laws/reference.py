@@ -218,9 +218,20 @@ def what_must_end_ends(case: Case) -> None:
         assert (workload.name in lost) == (broken and workload.phase is not Phase.STOPPING), workload
         assert (workload.name in killed) == (due and workload.phase is Phase.DRAINING and not broken), workload
         over = workload.max_run_s is not None and workload.admitted_at + workload.max_run_s <= case.now
-        assert (workload.name in asked) == (over and not told_to_end(workload) and not broken), workload
+        ends = over or is_idle(case, workload)
+        assert (workload.name in asked) == (ends and not told_to_end(workload) and not broken), workload
         deadline_at = case.now + min(workload.grace_s, case.policy.drain.longest_grace_s)
         assert asked.get(workload.name, deadline_at) == deadline_at
+
+
+def is_idle(case: Case, workload: Workload) -> bool:
+    """Return whether a session ran unused for as long as the policy allows, by a measurement of the last 10 minutes."""
+    rules = case.policy.idle
+    if not workload.interactive or workload.phase is not Phase.RUNNING:
+        return False
+    seen = [one for one in case.state.usage if one.subject == workload.name and case.now - one.until <= 600.0]
+    unused = [one for one in seen if one.sm_active_percent <= rules.used_percent]
+    return any(one.until - max(one.since, workload.started_at) >= rules.after_s for one in unused)
 
 
 def is_lost(case: Case, node: Node) -> bool:

@@ -137,6 +137,21 @@ ANSWERS: dict[str, Any] = {
         "counts": {"queued": 1, "running": 2},
         "policy_hash": "abc123",
     },
+    f"GET {BASE}recommendations": [
+        {
+            "subject": "chat.Chat",
+            "team": "serving",
+            "unit": "replicas",
+            "has": 8,
+            "enough": 3,
+            "gpus_each": 2,
+            "used_percent": 20,
+            "measured_s": 86_400.0,
+            "saved_gpus": 10,
+            "saved_per_day": 600.0,
+            "sentence": "used at most 20 % of its 8 replicas in 1 d: 3 would do, and free 10 GPUs",
+        }
+    ],
     f"GET {BASE}explain/llm": {
         "name": "llm",
         "sentence": "needs 4 whole nodes on one spine",

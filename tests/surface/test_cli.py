@@ -65,6 +65,13 @@ TEXTS = {
             "fleet  24    14    6 (25.0 %)  1            14     1       1            1 on s1/l2",
         ],
     ),
+    "what could be smaller": (
+        ["recommendations"],
+        [
+            "NAME       TEAM     HAS         USED           ENOUGH  SAVES    A DAY",
+            "chat.Chat  serving  8 replicas  20 % in 1d00h  3       10 GPUs  600.00",
+        ],
+    ),
     "an explanation is a sentence about the name": (
         ["explain", "llm"],
         [
@@ -242,7 +249,7 @@ def test_an_error_is_json_on_stderr_when_json_was_asked_for(control: Control) ->
 
 def test_a_submission_asks_what_its_options_say(control: Control) -> None:
     options = ["--kind", "gang", "--team", "research", "--nodes", "4", "--gpus", "8", "--cpus", "1.5", "--grace", "30s"]
-    options += ["--max-run-time", "4h"]
+    options += ["--max-run-time", "4h", "--interactive"]
     result = fleet("submit", *options, "-e", "A=b=c", "--gateway", control.url, "--", "python", "t.py", "--x", "a b")
     body = json.loads(control.asked[-1].body)
     assert result.exit_code == 0
@@ -255,6 +262,7 @@ def test_a_submission_asks_what_its_options_say(control: Control) -> None:
         "cpus": "1.5",
         "grace": "30s",
         "max_run_time": "4h",
+        "interactive": True,
         "entrypoint": "python t.py --x 'a b'",
         "runtime_env": {"env_vars": {"A": "b=c"}},
     }
@@ -368,6 +376,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "nodes",
         "services",
         "fragments",
+        "recommendations",
         "forecast",
     ]
     commands += [

@@ -30,7 +30,7 @@ async def get(gateway: Bench, what: str) -> object:
 @pytest.mark.anyio
 async def test_everything_is_shown_before_there_is_an_arbiter(tmp_path: Path) -> None:
     async with bench(tmp_path) as gateway:
-        for what in ("workloads", "nodes", "services", "events"):
+        for what in ("workloads", "nodes", "services", "events", "recommendations"):
             assert await get(gateway, what) == []
         assert await get(gateway, "fragments?plan=true") == {"pictures": [], "plan": None}
         status = await get(gateway, "status")

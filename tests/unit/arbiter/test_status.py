@@ -18,7 +18,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold, Plan
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, node, policy, service, shape, state
+from tests.builders import backfill, gang, node, policy, service, shape, state, used
 
 JOB = Job(entrypoint="true")
 
@@ -113,6 +113,13 @@ def test_a_planned_start_is_shown_in_the_queue_and_explained() -> None:
     assert str(rows[1]["message"]).endswith("planned start in 11 min 30 s, when runs has ended")
     row = status.explain(snapshot, policy(), "waits")
     assert (row["planned_at"], row["planned_after"]) == (700.0, "runs")
+
+
+def test_what_could_be_smaller_has_its_price() -> None:
+    seen = state(node("n1"), service("chat", wanted=4, on=["n1"] * 4), used("chat", 20, until=86_400.0))
+    (row,) = status.recommendations(Snapshot(at=86_400.0, state=seen, plan=Plan()), policy(), 2.5)
+    assert (row["enough"], row["saved_gpus"], row["saved_per_day"]) == (2, 2, 120.0)
+    assert status.recommendations(None, policy(), 2.5) == []
 
 
 def test_everything_is_json() -> None:

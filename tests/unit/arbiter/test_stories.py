@@ -11,9 +11,9 @@ from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Move, Pause, Quaranti
 from fleet_app.arbiter.notes import What
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.lifecycle import Phase
-from tests.builders import policy
+from tests.builders import policy, used
 from tests.fakes import FakeJobs
-from tests.unit.arbiter.rig import Rig, filled, small
+from tests.unit.arbiter.rig import POLICY, Rig, filled, small
 from tests.world import LAG_S, Behaviour
 
 # Submitting.
@@ -443,3 +443,21 @@ def test_a_drain_is_noted_with_why_it_and_not_another(rig: Rig) -> None:
     (asked, *_) = rig.notes(What.DRAINING)
     assert str(asked["chosen"]).startswith("it loses 0.0")
     assert "stayed" in str(asked["chosen"])
+
+
+def test_a_session_that_nobody_uses_ends_for_good_and_measurements_alone_are_not_journaled(rig: Rig) -> None:
+    small(rig)
+    (rig.home / "policy.yaml").write_text(POLICY + "idle: {after: 20s}\n")
+    rig.world.behaviours["notebook"] = Behaviour(steps=1000, ack_every=1000)
+    rig.submit("notebook", gpus=1, interactive=True, notice="library")
+    for second in range(3, 60, 3):
+        now = rig.began + second
+        rig.at(float(second), lambda now=now: rig.world.usage.update(notebook=used("notebook", since=0.0, until=now)))
+    rig.run(15.0)
+    first = rig.reader().snapshot()
+    rig.run(18.0)
+    assert rig.reader().snapshot() == first
+    rig.run(60.0)
+    assert rig.phases() == {"notebook": Phase.STOPPED}
+    (asked,) = rig.notes(What.DRAINING, "notebook")
+    assert str(asked["why"]).startswith("it was idle for 23 s: at most 0 % of its GPUs")

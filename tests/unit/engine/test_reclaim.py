@@ -244,3 +244,12 @@ def test_most_room_is_what_is_left_when_all_that_may_have_left() -> None:
     ledger = Ledger(state(node("n1"), lent("v", "n1", gpus=3), gang("g", on=["n1"], gpus=2)), LENT, NOW)
     seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(1))
     assert reclaim.most_room(ledger, seeks, ledger.nodes["n1"]).gpus == 6
+
+
+def test_the_nodes_of_a_victim_that_the_asker_may_not_use_are_left_alone() -> None:
+    other, able = node("a-serving", serving=True), node("t1", gpus=2)
+    ledger = Ledger(state(other, able, backfill("wide", team="b", gpus=2, on=["a-serving", "t1"])), LENT, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(2))
+    found = reclaim.find(ledger, seeks, [able])
+    assert found is not None
+    assert ([one.name for one in found.victims], found.nodes) == (["wide"], ("t1",))

@@ -24,6 +24,13 @@ NODES = sorted(CLUSTERS.glob("*-nodes.yaml"))
 POLICIES = sorted(set(CLUSTERS.glob("*.yaml")) - set(NODES))
 
 REFUSED = {
+    "what is recommended to be smaller would not be": (
+        "name: test",
+        "name: test\nright_size: {below_percent: 80}",
+        "policy:3: right_size.below_percent",
+        "is 80, above target_percent of 70",
+        "70 or less",
+    ),
     "an unknown key": ("name: test", "name: test\ncolour: red", "policy:3: colour", "not a known key", "Known"),
     "a slip of a key": ("drain: {grace", "drain: {grase", "policy:15: drain.grase", "'grase'", "'grace'"),
     "no version": ("version: 1\n", "", "version", "is missing", "Add version"),
@@ -209,6 +216,15 @@ def test_the_engine_reads_what_the_file_says():
 def test_work_ages_only_where_the_file_says_so():
     assert to_engine(policy()).ordering.ageing_s is None
     assert to_engine(parse_policy(POLICY + "ordering: {ageing: 1h}\n")).ordering.ageing_s == 3600.0
+
+
+def test_sessions_and_sizes_are_judged_as_the_file_says():
+    text = (
+        POLICY + "idle: {after: 30m, used_percent: 2}\nright_size: {after: 7d, below_percent: 20, target_percent: 50}\n"
+    )
+    rules = to_engine(parse_policy(text))
+    assert rules.idle == engine.Idle(after_s=1800.0, used_percent=2)
+    assert rules.right_size == engine.RightSize(after_s=604_800.0, below_percent=20, target_percent=50)
 
 
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():

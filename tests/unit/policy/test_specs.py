@@ -70,6 +70,7 @@ REFUSED = {
     "NaN CPUs": ({"cpus": float("nan")}, "cpus", "not nan"),
     "a run time without unit": ({"max_run_time": 30}, "max_run_time", "with its unit, not 30"),
     "no run time at all": ({"max_run_time": "0s"}, "max_run_time", "longer than nothing"),
+    "a session that is a maybe": ({"interactive": "perhaps"}, "interactive", "perhaps"),
     "a grace without unit": ({"grace": 30}, "grace", "with its unit, not 30"),
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
@@ -189,8 +190,9 @@ def test_metadata_is_text_and_says_the_same_as_yaml():
         "memory": "4GiB",
         "grace": "30s",
         "max_run_time": "1h30m",
+        "interactive": "true",
     }
-    natural = {**texts, "name": "llm", "nodes": 2, "gpus": 8, "cpus": 1.5}
+    natural = {**texts, "name": "llm", "nodes": 2, "gpus": 8, "cpus": 1.5, "interactive": True}
     assert spec_from_metadata("llm", texts, policy()) == spec_from_mapping(natural, policy())
 
 
@@ -228,7 +230,16 @@ def test_without_a_default_team_a_team_must_be_named():
 
 def test_the_engine_gets_the_workload_in_its_own_units():
     spec = spec_from_mapping(
-        {**GANG, "cpus": 0.5, "memory": "4GiB", "within": "spine", "grace": "2m", "max_run_time": "4h"}, policy()
+        {
+            **GANG,
+            "cpus": 0.5,
+            "memory": "4GiB",
+            "within": "spine",
+            "grace": "2m",
+            "max_run_time": "4h",
+            "interactive": True,
+        },
+        policy(),
     )
     assert to_workload(spec, policy(), submitted_at=12.0) == Workload(
         name="llm",
@@ -241,6 +252,7 @@ def test_the_engine_gets_the_workload_in_its_own_units():
         submitted_at=12.0,
         grace_s=120.0,
         max_run_s=14_400.0,
+        interactive=True,
         movable=True,
     )
 
