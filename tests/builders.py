@@ -106,9 +106,9 @@ def workload(
     movable: bool = False,
     broken_drains: int = 0,
     expired: bool = False,
+    interactive: bool = False,
     slice: Slice | None = None,  # noqa: A002  # as the field is called
     card: int | None = None,
-    interactive: bool = False,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
@@ -142,9 +142,9 @@ def workload(
         movable=movable,
         broken_drains=broken_drains,
         expired=expired,
+        interactive=interactive,
         slice=slice,
         card=card,
-        interactive=interactive,
     )
 
 

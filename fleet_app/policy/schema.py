@@ -206,9 +206,9 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
-    slicing: Slicing | None = None
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
+    slicing: Slicing | None = None
     headroom: Headroom = Headroom()
     health: Health = Health()
     defaults: Defaults = Defaults()

@@ -65,7 +65,8 @@ class WorkloadSpec(Section):
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB; with `groups` the bundles are theirs, and
     those keys mean nothing. `priority` names a class. `within` names the topology level that must hold all of it.
     `grace` and `max_run_time` are in seconds. An `interactive` session ends when nobody uses it. `notice` is how a
-    drain is raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are refused.
+    drain is raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are known and
+    refused.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
