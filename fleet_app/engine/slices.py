@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet_app.engine.cards import Slice
-from fleet_app.engine.deck import Deck, Place, Seated
+from fleet_app.engine.deck import Deck, Place, Seated, grant_name
 from fleet_app.engine.dues import Due, Dues
 from fleet_app.engine.eligibility import distrusted, eligible, serving_nodes
 from fleet_app.engine.layouts import board_of
@@ -101,11 +101,11 @@ class Slices:
         self.deck.seat(place, Seated(who=who, team=ask.due.team, slice=ask.slice, lodger=lodger))
 
     def wait_for(self, ask: Ask, place: Place) -> None:
-        """Keep what is coming free on a card for an ask."""
+        """Keep what is coming free on a card for a replica."""
         if not ask.shape.is_nothing():
             self.ledger.claim(ask.name, ask.due.team, (place.node,), ask.shape)
         self.dues.wait_for(ask.due, self.accelerator(place))
-        self.deck.seat(place, Seated(who=ask.name, team=ask.due.team, slice=ask.slice))
+        self.deck.seat(place, Seated(who=grant_name(ask.name, "soon"), team=ask.due.team, slice=ask.slice))
 
 
 def begin(ledger: Ledger, state: FleetState) -> Slices | None:

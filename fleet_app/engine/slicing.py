@@ -15,7 +15,7 @@ from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
 from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, TakeGrant, Wait
 from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
-from fleet_app.engine.workload import Grant, Workload
+from fleet_app.engine.workload import Grant, Kind, Workload
 
 Answer = Iterator[Action | Wait]
 
@@ -58,7 +58,7 @@ def admit(slices: Slices) -> Answer:
         if line in first:
             yield _wait(job.name, Reason.BEHIND, 1, 0, (first[line],))
             continue
-        question = (*line, job.priority, job.kind, job.shape, job.broken_drains)
+        question = (*line, job.priority, job.kind, job.bundles, job.shape, job.broken_drains)
         known = refused.get(question)
         for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
             if isinstance(part, Wait):
@@ -133,7 +133,8 @@ def _take_spare(slices: Slices, ask: Ask, others: Sequence[Spare]) -> Iterator[T
         if place not in able:
             continue
         name = grant_name(other.service.name, grant.name)
-        if slices.deck.fits(place, ask.slice, {*slices.deck.leaving(place), name}):
+        enough = slices.deck.fits(place, ask.slice, {*slices.deck.leaving(place), name})
+        if enough and slices.allows(ask, place, soon=True):  # else the other would have it back in the next cycle
             yield _take(slices, other, grant, f"{ask.name} needs the room")
             return
 
@@ -188,6 +189,9 @@ def _share(slices: Slices, job: Workload) -> object:
 def _consider(slices: Slices, job: Workload) -> Answer:
     if job.team not in slices.ledger.tree.entries:
         yield _wait(job.name, Reason.UNKNOWN_TEAM, 1, 0)
+        return
+    if job.kind is Kind.GANG or job.bundles > 1:
+        yield _wait(job.name, Reason.TOO_LARGE_FOR_FLEET, job.bundles, 0)
         return
     ask = of_job(slices, job)
     place = slices.now(ask, {})
