@@ -5,8 +5,9 @@ Gangs never come here: they have whole nodes. Knows the slices and who asks. Doe
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import groupby
 
 from fleet_app.engine import reclaim, yielding
@@ -173,17 +174,32 @@ def _in_turn(slices: Slices) -> Iterator[Workload]:
     rank = ranking(slices.ledger.policy, slices.ledger.now)
     for _, alike in groupby(queue(slices.jobs, rank), key=lambda one: (rank(one), one.requeued)):
         waiting = list(alike)
-        shared = all(slices.ledger.class_of(one).borrows for one in waiting)
-        while waiting:
-            firsts = list({one.team: one for one in reversed(waiting)}.values())
-            chosen = min(firsts, key=lambda one: (_share(slices, one), waiting.index(one))) if shared else waiting[0]
-            waiting.remove(chosen)
-            yield chosen
+        if all(slices.ledger.class_of(one).borrows for one in waiting):
+            yield from _by_share(slices, waiting)
+        else:
+            yield from waiting
 
 
-def _share(slices: Slices, job: Workload) -> object:
-    ask = of_job(slices, job)
-    return slices.dues.share(ask.due, slices.accelerators(ask))
+def _by_share(slices: Slices, waiting: Sequence[Workload]) -> Iterator[Workload]:
+    """Yield next whose team would have the smallest dominant share; a turn changes its own team's alone (O5)."""
+    place = {one.name: number for number, one in enumerate(waiting)}
+    lines: dict[str, deque[Workload]] = {}
+    for one in waiting:
+        lines.setdefault(one.team, deque()).append(one)
+
+    def turn(team: str) -> tuple[Fraction, int]:
+        first = lines[team][0]
+        ask = of_job(slices, first)
+        return (slices.dues.share(ask.due, slices.accelerators(ask)), place[first.name])
+
+    turns = {team: turn(team) for team in lines}
+    while turns:
+        team = min(turns, key=turns.__getitem__)
+        yield lines[team].popleft()
+        if lines[team]:
+            turns[team] = turn(team)
+        else:
+            del turns[team]
 
 
 def _consider(slices: Slices, job: Workload) -> Answer:

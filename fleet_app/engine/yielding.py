@@ -33,7 +33,7 @@ class Vacated:
 def find(slices: Slices, ask: Ask) -> Vacated | None:
     """Return the card on which room for the ask costs least, and whom it costs; None when nobody would help."""
     best: tuple[Price, Vacated] | None = None
-    for place in slices.deck.places(ask.nodes):
+    for place in slices.holding(ask):
         here = _on_card(slices, ask, place)
         victims = None if here is None else _with_the_books(slices, ask, place, here)
         if victims:
