@@ -1,7 +1,7 @@
 """The fullest card on which a slice fits now: an index that costs what changed since it was last asked (rule V4).
 
-While a decision goes on, cards and nodes only fill up: a card that has no room for an ask will not have any later. Knows
-the deck. Does not know quota, nor who asks.
+While a decision goes on, cards and nodes only fill up: a card that has no room for an ask will not have any later.
+Knows the deck. Does not know quota, nor who asks.
 """
 
 from __future__ import annotations
