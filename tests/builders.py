@@ -22,7 +22,7 @@ from fleet_app.engine.policy import (
 )
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.values import NOTHING, Condition, Crossing, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Group, Kind, Service, Workload, widest
 
 SERVING = 100_000
@@ -92,6 +92,10 @@ def workload(
     cpus: int = 0,
     memory_mib: int = 0,
     groups: Mapping[str, tuple[int, Shape]] | None = None,
+    minimum: int | None = None,
+    at_most: int | None = None,
+    going: Sequence[str] = (),
+    going_by: float | None = None,
     within: str | None = None,
     accelerator: str | None = None,
     submitted_at: float = 0.0,
@@ -113,6 +117,7 @@ def workload(
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
     With `groups`, such as `{"ps": (1, shape(0, cpus=16)), "actors": (4, shape(8))}`, it has those bundles instead.
+    With `minimum` it is elastic, and on as few nodes as it is, of `at_most` bundles.
     """
     parts = tuple(Group(name=each, bundles=count, shape=of) for each, (count, of) in (groups or {}).items())
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
@@ -123,8 +128,11 @@ def workload(
         team=team,
         priority=priority,
         shape=widest(parts) if parts else shape(gpus, cpus=cpus, memory_mib=memory_mib),
-        bundles=sum(part.bundles for part in parts) or len(on) or nodes,
+        bundles=sum(part.bundles for part in parts) or at_most or len(on) or nodes,
         groups=parts,
+        minimum=minimum,
+        going=tuple(going),
+        going_by=going_by,
         within=within,
         accelerator=accelerator,
         submitted_at=submitted_at,
@@ -291,6 +299,7 @@ def policy(
     grace_s: float = 120.0,
     longest_grace_s: float = 600.0,
     max_broken: int = 3,
+    most_per_cycle: int | None = None,
     immediate_gpus: int = 0,
     health: Health | None = None,
     slicing: Slicing | None = None,
@@ -301,7 +310,9 @@ def policy(
         levels=tuple(levels),
         quotas=(Quota(name="org"), *teams),
         classes=tuple(classes),
-        drain=DrainContract(grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken),
+        drain=DrainContract(
+            grace_s=grace_s, longest_grace_s=longest_grace_s, max_broken=max_broken, most_per_cycle=most_per_cycle
+        ),
         headroom=Headroom(immediate_gpus=immediate_gpus),
         health=health or Health(),
         slicing=slicing,
@@ -327,12 +338,25 @@ def quarantined(
     return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
 
 
+def crossing(
+    name: str = "n1",
+    *,
+    to: NodeClass = NodeClass.SERVING,
+    gpus: int = 8,
+    at: float = 0.0,
+    moved_at: float | None = None,
+) -> Crossing:
+    """Return a node of 8 GPUs that crosses for the first time."""
+    was = NodeClass.TRAINING if to is NodeClass.SERVING else NodeClass.SERVING
+    return Crossing(node=name, home=was, was=was, to=to, gpus=gpus, asked_at=at, who="ada", moved_at=moved_at)
+
+
 def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: float = 1000.0, memory: int = 0) -> Usage:
     """Return what was measured in the first 1000 seconds: nothing was used."""
     return Usage(subject=subject, since=since, until=until, sm_active_percent=percent, memory_percent=memory)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage) -> FleetState:
+def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Crossing) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -340,5 +364,6 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage) -> 
         services=tuple(part for part in parts if isinstance(part, Service)),
         failures=tuple(part for part in parts if isinstance(part, Failure)),
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
+        crossings=tuple(part for part in parts if isinstance(part, Crossing)),
         usage=tuple(part for part in parts if isinstance(part, Usage)),
     )

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import FlavorQuota, Headroom, Idle, Ordering, Policy, PriorityClass, Quota, Slicing
+from fleet_app.engine.policy import (
+    Boundary,
+    FlavorQuota,
+    Headroom,
+    Idle,
+    Ordering,
+    Policy,
+    PriorityClass,
+    Quota,
+    Slicing,
+)
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
 from fleet_app.engine.workload import Group, Kind, Service, Workload, widest
@@ -117,8 +127,12 @@ def backfills(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
 
 @st.composite
 def now_and_then_mixed(draw: st.DrawFn, one: Workload) -> Workload:
-    """Return the workload, now and then with groups of several shapes instead of its bundles."""
-    return mixed(one, draw(groups())) if draw(st.sampled_from([False, False, True])) else one
+    """Return the workload, now and then with groups of several shapes instead of its bundles, or elastic."""
+    how = draw(st.sampled_from(["plain", "plain", "mixed", "elastic"]))
+    if how == "elastic":
+        minimum = draw(st.integers(1, 2))
+        return replace(one, minimum=minimum, bundles=minimum + draw(st.integers(0, 3)))
+    return mixed(one, draw(groups())) if how == "mixed" else one
 
 
 @st.composite
@@ -288,7 +302,10 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-RARE = ("save", "vacate", "drain", "move", "cancel", "node", "foreign", "quota", "fail", "die", "quarantine", "measure")
+ASKED = ("drain", "move", "cross", "cancel", "quarantine")
+"""What a person asks for."""
+
+RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die", "measure")
 """What disturbs a fleet from outside."""
 
 
@@ -351,6 +368,35 @@ def _submit(fleet: Fleet, event: Happening) -> Fleet:
     return fleet if number > 14 else virtual.submitted(fleet, new)
 
 
+def _limit(fleet: Fleet, event: Happening) -> Fleet:
+    """Let gangs ask so many at most in one cycle."""
+    drain = replace(fleet.policy.drain, most_per_cycle=event.amount or None)
+    return virtual.with_policy(fleet, replace(fleet.policy, drain=drain))
+
+
+def _growth(fleet: Fleet, event: Happening) -> Fleet:
+    """Let the forecast be another, or unknown, and the policy ask for one or not."""
+    bounds = [(0, None), (0, 2), (2, 4), (3, None)][event.which % 4]
+    headroom = replace(
+        fleet.policy.headroom,
+        quantile=0.99 if event.which < 5 else None,
+        minimum_gpus=bounds[0],
+        maximum_gpus=bounds[1],
+    )
+    known = virtual.with_policy(fleet, replace(fleet.policy, headroom=headroom))
+    return replace(known, growth_gpus=None if event.amount == 5 else 2 * event.amount)
+
+
+def _cross(fleet: Fleet, event: Happening) -> Fleet:
+    """Ask for a node to cross, if it does not already, and let everybody on it be one who can be asked to move."""
+    rules = replace(fleet.policy, boundary=Boundary(serving="serving", training="research"))
+    name = fleet.nodes[event.which % len(fleet.nodes)].name
+    if any(one.node == name and one.moved_at is None for one in fleet.crossings):
+        return fleet
+    movable = tuple(replace(one, movable=event.amount > 1) for one in fleet.workloads)
+    return virtual.asked_to_cross(replace(virtual.with_policy(fleet, rules), workloads=movable), name)
+
+
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
@@ -401,7 +447,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
-    "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
+    "leave": _to_one(lambda one: bool(one.going) or one.leaving or one.moving, virtual.left),
     "finish": _to_one(_runs, virtual.completed),
     "save": _to_one(_runs, virtual.saved),
     "move": _to_one(_runs, virtual.asked_to_move),
@@ -413,6 +459,9 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "vacate": _to_service(virtual.vacated),
     "want": _to_service(virtual.demanded),
     "node": _node,
+    "growth": _growth,
+    "limit": _limit,
+    "cross": _cross,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),
@@ -449,7 +498,7 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
 @st.composite
 def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
     """Return backfill that runs on one or two of the nodes, its last checkpoint some time ago."""
-    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)) if names else []
+    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)) if names else []
     one = backfill(
         name,
         on=on or ["gone"],
@@ -460,9 +509,14 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
     one = replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
-    if len(on) < 2 or draw(st.booleans()):
+    how = draw(st.sampled_from(["plain", "mixed", "elastic"])) if len(on) > 1 else "plain"
+    if how == "elastic":
+        going = tuple(on[:1]) if draw(st.booleans()) else ()
+        minimum = draw(st.integers(1, len(on) - len(going)))
+        return replace(one, minimum=minimum, going=going, going_by=1060.0 if going else None)
+    if how == "plain":
         return one
-    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(2)))
+    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(len(on))))
 
 
 @st.composite

@@ -19,29 +19,33 @@ from fleet_app.engine.plan import (
     Expire,
     GiveGrant,
     GiveSlice,
+    Grow,
     Kill,
     Lose,
     Move,
     Plan,
     Quarantine,
+    Relabel,
     Release,
     Repartition,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Condition, Crossing, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """That a workload was asked to leave: when, and for whom."""
+    """That a workload was asked to leave: when, and for whom; with `nodes` only its members there."""
 
     at: float
     workload: str
     beneficiary: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,11 @@ class Fleet:
     services: tuple[Service, ...] = ()
     ended: tuple[Workload, ...] = ()
     drains: tuple[Drained, ...] = ()
+    shrinks: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
+    growth_gpus: int | None = None
+    crossings: tuple[Crossing, ...] = ()
     usage: tuple[Usage, ...] = ()
     grants_made: int = 0
 
@@ -64,11 +71,13 @@ class Fleet:
     def state(self) -> FleetState:
         """Return what a decision is made of."""
         return FleetState(
-            nodes=_with_busy_cards(self),
+            nodes=tuple(as_it_crosses(node, self.crossings) for node in _with_busy_cards(self)),
             workloads=self.workloads,
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
+            growth_gpus=self.growth_gpus,
+            crossings=self.crossings,
             usage=self.usage,
         )
 
@@ -123,29 +132,22 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 one = fleet.workload(action.workload)
                 known = _failed(fleet, one, Cause.NODE, action.node) if isinstance(action, Lose) else fleet
                 fleet = _put(known, replace(one, killed=True))
-            case Quarantine() | Release():
-                fleet = _kept_out(fleet, action)
+            case Quarantine() | Release() | Relabel():
+                fleet = _done_to_node(fleet, action)
             case AdmitSlice():
                 one = fleet.workload(action.workload)
                 told = {"nodes": (action.node,), "card": action.card, "admitted_at": fleet.now}
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, **told))
             case GiveGrant() | GiveSlice():
                 fleet = _granted(fleet, action)
-            case Repartition():
-                fleet = _recut(fleet, action)
+            case Repartition() | Shrink() | Grow():
+                fleet = _recut(fleet, action) if isinstance(action, Repartition) else _resized(fleet, action)
             case TakeGrant():
                 one = fleet.service(action.service)
                 left = tuple(grant for grant in one.grants if grant.name != action.grant)
                 assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
                 fleet = _served(fleet, replace(one, grants=left))
     return _idled(fleet)
-
-
-def _kept_out(fleet: Fleet, action: Quarantine | Release) -> Fleet:
-    if isinstance(action, Release):
-        return released(fleet, action.node)
-    told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=fleet.now, until=action.until)
-    return quarantined(fleet, told)
 
 
 def _granted(fleet: Fleet, action: GiveGrant | GiveSlice) -> Fleet:
@@ -176,6 +178,16 @@ def recut(fleet: Fleet) -> Fleet:
             cards.append(replace(card, layout=card.becomes, becomes=None, idle_since=fleet.now) if done else card)
         fleet = with_node(fleet, replace(node, cards=tuple(cards), capacity=node.capacity + Shape(gpus=gpus)))
     return fleet
+
+
+def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel) -> Fleet:
+    match action:
+        case Quarantine(node=node, until=until, owner=owner, why=why):
+            return quarantined(fleet, Quarantined(node=node, reason=why, owner=owner, since=fleet.now, until=until))
+        case Release(node=node):
+            return released(fleet, node)
+    done = (replace(one, moved_at=fleet.now) if one.node == action.node else one for one in fleet.crossings)
+    return replace(fleet, crossings=tuple(done))
 
 
 def _idled(fleet: Fleet) -> Fleet:
@@ -221,6 +233,16 @@ def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
     told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
     note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
     return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+
+
+def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
+    one = fleet.workload(action.workload)
+    if isinstance(action, Grow):
+        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes)))
+    going = (*one.going, *action.nodes)
+    told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
+    fleet = replace(fleet, shrinks=(*fleet.shrinks, told))
+    return _put(fleet, replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary))
 
 
 def later(fleet: Fleet, seconds: float) -> Fleet:
@@ -270,6 +292,9 @@ def left(fleet: Fleet, *names: str) -> Fleet:
             stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
             event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
             fleet = _put(fleet, _emptied(_stepped(stopping, event)))
+        elif one.going and (not names or one.name in names):
+            stay = tuple(node for node in one.nodes if node not in one.going)
+            fleet = _put(fleet, replace(one, nodes=stay, going=(), going_by=None, going_for=None))
     return fleet
 
 
@@ -306,6 +331,35 @@ def released(fleet: Fleet, name: str) -> Fleet:
     """Let a node in again."""
     told = next(one for one in fleet.quarantines if one.node == name)
     return quarantined(fleet, replace(told, released_at=fleet.now))
+
+
+def as_it_crosses(node: Node, crossings: Iterable[Crossing]) -> Node:
+    """Return a node as its crossing makes it: closed while it lasts, of the other class afterwards."""
+    for one in crossings:
+        if one.node == node.name and one.moved_at is not None:
+            return replace(node, node_class=one.to)
+        if one.node == node.name:
+            closed = Condition.CORDONED if node.condition is Condition.READY else node.condition
+            return replace(node, node_class=one.was, condition=closed)
+    return node
+
+
+def asked_to_cross(fleet: Fleet, name: str) -> Fleet:
+    """Let a person ask for a node to go over to the other class."""
+    node = next(one for one in fleet.state.nodes if one.name == name)
+    before = next((one for one in fleet.crossings if one.node == name), None)
+    to = NodeClass.TRAINING if node.node_class is NodeClass.SERVING else NodeClass.SERVING
+    crossing = Crossing(
+        node=name,
+        home=node.node_class if before is None else before.home,
+        was=node.node_class,
+        to=to,
+        gpus=node.capacity.gpus,
+        asked_at=fleet.now,
+        who="ada",
+    )
+    others = tuple(one for one in fleet.crossings if one.node != name)
+    return replace(fleet, crossings=(*others, crossing))
 
 
 def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:
@@ -382,6 +436,9 @@ def _emptied(one: Workload) -> Workload:
         saved_at=None,
         deadline_at=None,
         drained_for=None,
+        going=(),
+        going_by=None,
+        going_for=None,
         killed=False,
         requeued=True,
         attempt=one.attempt + ran,

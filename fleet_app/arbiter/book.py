@@ -14,6 +14,7 @@ from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL
+from fleet_app.engine.values import Crossing
 
 V = TypeVar("V")
 
@@ -45,6 +46,10 @@ class Table(Generic[V]):
         """Return the value of that name."""
         return self._rows.get(name)
 
+    def newest(self) -> str | None:
+        """Return the name that was added last; None when there is none."""
+        return next(reversed(self._rows), None)
+
     def put(self, name: str, value: V) -> None:
         """Set the value of that name."""
         known = self._rows.get(name)
@@ -59,7 +64,7 @@ class Table(Generic[V]):
 
 
 class Book:
-    """Workloads, grants, services, failures, quarantines, settings, and the notes that are not written yet."""
+    """What the journal keeps, a table each, and the notes that are not written yet."""
 
     def __init__(
         self,
@@ -68,13 +73,15 @@ class Book:
         demands: Mapping[str, Demand] | None = None,
         meta: Mapping[str, str] | None = None,
     ) -> None:
-        """Start with what the journal has; `failures` and `quarantines` are set once it is read."""
+        """Start with what the journal has; `failures` and what follows it are set once it is read."""
         self.records: Table[Record] = Table(records)
         self.grants: Table[GrantRecord] = Table(grants)
         self.demands: Table[Demand] = Table(demands)
         self.meta: Table[str] = Table(meta)
         self.failures: Table[Failure] = Table()
         self.quarantines: Table[Quarantined] = Table()
+        self.wanted: Table[int] = Table()
+        self.crossings: Table[Crossing] = Table()
         self.notes: list[Note] = []
         known = (records or {}).values()
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
@@ -93,7 +100,16 @@ class Book:
             table.changed.clear()
 
     def _tables(self) -> tuple[Table[Any], ...]:
-        return (self.records, self.grants, self.demands, self.meta, self.failures, self.quarantines)
+        return (
+            self.records,
+            self.grants,
+            self.demands,
+            self.meta,
+            self.failures,
+            self.quarantines,
+            self.wanted,
+            self.crossings,
+        )
 
     def live(self) -> list[Record]:
         """Return the records of workloads that have not ended, by name."""

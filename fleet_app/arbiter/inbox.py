@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fleet_app.engine.errors import FaultError
+from fleet_app.engine.values import NodeClass
 
 FILE = re.compile(r"(\d{12})-\w+\.json")
 LARGEST_BYTES = 8 * 1024 * 1024
@@ -95,6 +96,15 @@ class Release(_Request):
     who: str
 
 
+class MoveBoundary(_Request):
+    """Let nodes cross to another class; `who` asked for it."""
+
+    kind: Literal["boundary"] = "boundary"
+    nodes: tuple[str, ...] = Field(min_length=1)
+    to: NodeClass
+    who: str
+
+
 class SetPolicy(_Request):
     """Put another policy file in force; `text` is YAML, `who` asked for it."""
 
@@ -103,7 +113,7 @@ class SetPolicy(_Request):
     who: str
 
 
-Request = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | SetPolicy
+Request = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | MoveBoundary | SetPolicy
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, replace
 from typing import assert_never
 
-from fleet_app.arbiter import failing, intend
+from fleet_app.arbiter import crossing, failing, intend
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.inbox import (
@@ -18,6 +18,7 @@ from fleet_app.arbiter.inbox import (
     Drain,
     Forget,
     Move,
+    MoveBoundary,
     Pause,
     Quarantine,
     Release,
@@ -75,8 +76,8 @@ def _ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rule
             _forget(book, _known(book, name))
         case Pause() | Resume():
             _pause(book, facts, pausing=isinstance(request, Pause))
-        case Quarantine() | Release():
-            _keep_out(book, request, facts, rules)
+        case Quarantine() | Release() | MoveBoundary():
+            _on_nodes(book, request, facts, rules)
         case SetPolicy():
             changes = [asdict(change) for change in rules.replace(request.text)]
             book.note(facts.now, What.POLICY, ARBITER, who=request.who, changes=changes)
@@ -146,10 +147,17 @@ def _pause(book: Book, facts: Facts, *, pausing: bool) -> None:
     book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
 
 
-def _keep_out(book: Book, request: Quarantine | Release, facts: Facts, rules: Rules) -> None:
-    if isinstance(request, Release):
-        failing.release(book, request.node, facts.now, "on request", request.who)
-        return
+def _on_nodes(book: Book, request: Quarantine | Release | MoveBoundary, facts: Facts, rules: Rules) -> None:
+    match request:
+        case Quarantine():
+            _quarantine(book, request, facts, rules)
+        case Release(node=node, who=who):
+            failing.release(book, node, facts.now, "on request", who)
+        case MoveBoundary():
+            crossing.ask(book, request, facts, rules.engine.boundary)
+
+
+def _quarantine(book: Book, request: Quarantine, facts: Facts, rules: Rules) -> None:
     if request.node not in facts.nodes and request.node not in book.quarantines:
         raise NotFoundError("no node of that name", where=request.node[:LONGEST_SUBJECT], fix="See `fleet nodes`")
     for_s = rules.engine.health.quarantine_s if request.for_s is None else request.for_s
@@ -178,6 +186,8 @@ def _name(request: Request | Unreadable) -> str:
             return name
         case Quarantine(node=node) | Release(node=node):
             return node
+        case MoveBoundary(nodes=nodes):
+            return nodes[0]
         case _:
             return ""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from fleet_app.arbiter import failing
+from fleet_app.arbiter import crossing, failing
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
@@ -22,6 +22,7 @@ from fleet_app.engine.plan import (
     Drain,
     Expire,
     GiveGrant,
+    Grow,
     Kill,
     Lose,
     Move,
@@ -29,7 +30,9 @@ from fleet_app.engine.plan import (
     OnNodes,
     Plan,
     Quarantine,
+    Relabel,
     Release,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.workload import Workload
@@ -59,27 +62,36 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
             drain(book, action, now)
         case Move():
             move(book, action, now)
-        case Kill():
-            _kill(book, action, now)
-        case Lose():
-            _lose(book, action, now)
+        case Kill() | Lose():
+            _end(book, action, now)
         case GiveGrant():
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
-        case Quarantine() | Release():
-            _keep_out(book, action, now)
+        case Quarantine() | Release() | Relabel():
+            _on_node(book, action, now)
+        case Shrink() | Grow():
+            pass  # nothing elastic is in the book: a spec that asks for it is refused
         case _:
             assert_never(action)
 
 
-def _keep_out(book: Book, action: Quarantine | Release, now: float) -> None:
-    if isinstance(action, Quarantine):
-        told = Quarantined(node=action.node, reason=action.why, owner=action.owner, since=now, until=action.until)
-        failing.quarantine(book, told)
+def _end(book: Book, action: Kill | Lose, now: float) -> None:
+    if isinstance(action, Kill):
+        _kill(book, action, now)
     else:
-        with contextlib.suppress(ConflictError):  # somebody was faster
-            failing.release(book, action.node, now, action.why)
+        _lose(book, action, now)
+
+
+def _on_node(book: Book, action: Quarantine | Release | Relabel, now: float) -> None:
+    match action:
+        case Quarantine(node=node, until=until, owner=owner, why=why):
+            failing.quarantine(book, Quarantined(node=node, reason=why, owner=owner, since=now, until=until))
+        case Release(node=node, why=why):
+            with contextlib.suppress(ConflictError):  # somebody was faster
+                failing.release(book, node, now, why)
+        case Relabel():
+            crossing.done(book, action, now)
 
 
 def _admit(book: Book, action: Admit, now: float) -> None:

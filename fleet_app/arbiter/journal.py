@@ -25,6 +25,7 @@ from fleet_app.engine.errors import FaultError
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Crossing
 
 V = TypeVar("V")
 
@@ -40,6 +41,8 @@ CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) W
 CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS failures (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS wanted (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS crossings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     detail TEXT NOT NULL);
@@ -94,6 +97,9 @@ class Journal:
             )
             book.failures = Table(_rows(self._db, "failures", Failure))
             book.quarantines = Table(_rows(self._db, "quarantines", Quarantined))
+            book.crossings = Table(_rows(self._db, "crossings", Crossing))
+            samples = self._db.execute("SELECT name, value FROM wanted ORDER BY name")
+            book.wanted = Table({name: int(gpus) for name, gpus in samples})
             return book
 
     def snapshot(self) -> Snapshot | None:
@@ -112,6 +118,8 @@ class Journal:
             self._write("services", book.demands, codec.dump)
             self._write("failures", book.failures, codec.dump)
             self._write("quarantines", book.quarantines, codec.dump)
+            self._write("crossings", book.crossings, codec.dump)
+            self._write("wanted", book.wanted, str)
             self._write("meta", book.meta, str)
             self._db.executemany(
                 "INSERT INTO events (at, kind, subject, detail) VALUES (?, ?, ?, ?)",
@@ -185,6 +193,11 @@ class JournalReader:
     def last_event(self) -> int:
         """Return the number of the last event, 0 when there is none."""
         return self._read(lambda db: int(db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]), 0)
+
+    def wanted(self) -> dict[str, int]:
+        """Return what was wanted in every minute that is remembered, in order of time."""
+        query = "SELECT name, value FROM wanted ORDER BY name"
+        return self._read(lambda db: {str(name): int(gpus) for name, gpus in db.execute(query)}, {})
 
     def snapshot(self) -> Snapshot | None:
         """Return the arbiter's last observation and decision."""

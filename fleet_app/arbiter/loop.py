@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import inbox, observe
+from fleet_app.arbiter import inbox, observe, wanted
 from fleet_app.arbiter.act import Act
 from fleet_app.arbiter.facts import Facts, Ports, look
 from fleet_app.arbiter.failing import forget_old
@@ -66,6 +66,7 @@ class Loop:
         self._jobs_asked_at = 0.0
         self.blind = True
         """Whether the last cycle could not see the cluster, and so did nothing."""
+        self._growth = wanted.Growth()
         self._act = Act(ports, home, self._book, self._tries)
         self._foreign = Foreign(ports.cluster, self._snapshot.state, ports.clock.now())
         self._book.note(ports.clock.now(), What.ARBITER, ARBITER, state="started", policy=self._rules.file.name)
@@ -101,6 +102,7 @@ class Loop:
         for record in self._book.live():
             self._book.put(*followed(record, facts, self._rules.engine.health))
         follow_services(self._book, facts)
+        wanted.sample(self._book, facts.now)
         forget_old(self._book, self._rules.engine.health, facts.now)
         snapshot = self._judge(facts)
         chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
@@ -125,6 +127,7 @@ class Loop:
         seen = self._foreign.nodes(self._book, facts, self._rules.engine)
         priority = self._rules.file.service_priority
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
+        state = replace(state, growth_gpus=self._growth(self._book, self._rules.engine.headroom))
         state = replace(state, usage=facts.usage) if facts.usage else state
         return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
 

@@ -42,6 +42,8 @@ class What(StrEnum):
     NODE = "node"
     QUARANTINED = "quarantined"
     RELEASED = "released"
+    CROSSING = "crossing"
+    RELABELLED = "relabelled"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

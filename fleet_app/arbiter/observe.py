@@ -14,6 +14,7 @@ from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.partitions import cards_of, whole_part
 from fleet_app.arbiter.ports import Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord
+from fleet_app.engine.crossings import as_seen
 from fleet_app.engine.failures import Cause
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
@@ -35,7 +36,9 @@ def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetStat
     """
     workloads = tuple(record.workload for record in book.live())
     services = tuple(_service(demand, book, priority) for demand in book.demands)
-    nodes = {node.name: node for node in seen}
+    crossings = tuple(book.crossings)
+    crossing = {one.node: one for one in crossings}
+    nodes = {node.name: as_seen(node, crossing.get(node.name)) for node in seen}
     needed = {name for workload in workloads for name in workload.nodes}
     needed |= {grant.node for service in services for grant in service.grants}
     failures, quarantines = tuple(book.failures), tuple(book.quarantines)
@@ -49,6 +52,7 @@ def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetStat
         services=services,
         failures=failures,
         quarantines=quarantines,
+        crossings=crossings,
     )
 
 

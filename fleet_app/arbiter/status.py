@@ -6,20 +6,24 @@ Knows records and the last snapshot; asks nobody. Does not know HTTP.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
+from fleet_app.arbiter import wanted
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.notes import Entry
 from fleet_app.arbiter.past import SHOWN, interruptions, sentence
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine import headroom
+from fleet_app.engine.boundary import recommend as recommend_crossings
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
 from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.fragments import Picture, survey
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.outlook import Outlook, outlook
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.rightsize import recommend
@@ -33,6 +37,17 @@ def counts(records: Iterable[Record]) -> dict[str, int]:
     """Return how many workloads are in each phase, every phase named."""
     found = Counter(record.workload.phase for record in records)
     return {phase.value: found[phase] for phase in Phase}
+
+
+def held_free(snapshot: Snapshot | None, policy: Policy) -> Row:
+    """Return how many GPUs the immediate tier holds, and why where that is a forecast (S7)."""
+    growth = None if snapshot is None else snapshot.state.growth_gpus
+    rules = policy.headroom
+    return {
+        "gpus": headroom.immediate_gpus(rules, growth),
+        "growth_gpus": growth,
+        "sentence": headroom.sentence(rules, growth) or None,
+    }
 
 
 def workloads(records: Iterable[Record], snapshot: Snapshot | None, policy: Policy) -> list[Row]:
@@ -86,8 +101,10 @@ def nodes(
         return []
     holders = _holders(snapshot, records, grants)
     kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
+    crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.moved_at is None}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
-    return [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    return [row | {"becomes": crossing.get(str(row["name"]))} for row in rows]
 
 
 def _holders(
@@ -215,6 +232,18 @@ def _picture(picture: Picture) -> Row:
         "fits": [asdict(fit) for fit in picture.fits],
         "blocks": [asdict(block) | {"gangs": [asdict(fit) for fit in block.gangs]} for block in picture.blocks],
     }
+
+
+def boundary(snapshot: Snapshot | None, policy: Policy, rows: Sequence[tuple[str, int]]) -> Row:
+    """Return which nodes should cross to another class, from what was wanted so far; and which do (B1 to B3)."""
+    if snapshot is None or policy.boundary is None:
+        return {"plan": None, "crossings": []}
+    state, now, seen = snapshot.state, snapshot.at, Outlook()
+    known = wanted.history_of(rows)
+    if known is not None:
+        seen = outlook(known, known.last_at, policy.boundary)
+    found = recommend_crossings(state, policy, now, seen, snapshot.plan)
+    return {"plan": asdict(found), "crossings": [asdict(one) for one in state.crossings]}
 
 
 def _compaction(found: Compaction) -> Row:

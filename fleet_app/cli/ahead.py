@@ -76,12 +76,16 @@ def ahead(
     now = known.last_at
     rows = [{"at": now + s, "wanted_gpus": list(forecast(known, now + s, QUANTILES))} for s in AHEAD_S]
     advice = immediate_tier(known, now, bounds)
+    held = None if history else client.find(home, gateway).get("status").get("immediate")
     if as_json:
         about = {"samples": len(known.wanted_gpus), "every_s": known.every_s, "now_gpus": known.wanted_gpus[-1]}
+        about |= {} if held is None else {"held": held}
         show.data({**about, "quantiles": list(QUANTILES), "forecast": rows, "immediate": asdict(advice)})
         return
     show.stdout().print(tables.forecast([_clock(now + s) for s in AHEAD_S], rows, QUANTILES))
     show.stdout().print(Text(advice.sentence), soft_wrap=True)
+    if held and held.get("sentence"):
+        show.stdout().print(Text(f"By the policy in force the arbiter is {held['sentence']}"), soft_wrap=True)
 
 
 def from_file(path: Path) -> History:

@@ -199,6 +199,8 @@ def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator
     yield "Paused", "yes: nothing is started or drained" if found.get("paused") else "no"
     yield "Workloads", show.counted(found.get("counts") or {})
     yield "Requests that wait for the arbiter", found.get("inbox")
+    if why := (found.get("immediate") or {}).get("sentence"):
+        yield "Immediate tier", why
     yield "Policy", found.get("policy_hash")
     for key, says in _ADDRESSES.items():
         if known.get(key):

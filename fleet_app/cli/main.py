@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fleet_app import __version__
-from fleet_app.cli import ahead, fleets, health, looking, policies, show, working
+from fleet_app.cli import ahead, classes, fleets, health, looking, policies, show, working
 from fleet_app.cli.options import add_command
 from fleet_app.engine.errors import FleetError
 
@@ -95,6 +95,7 @@ add_command(app, looking.services)
 add_command(app, looking.fragments)
 add_command(app, looking.recommendations)
 add_command(app, ahead.ahead, "forecast")
+add_command(app, classes.boundary)
 add_command(app, looking.explain)
 add_command(app, health.quarantine)
 add_command(app, health.release)

@@ -108,7 +108,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
         condition = str(node.get("condition", ""))
         table.add_row(
             plain(str(node.get("name", ""))),
-            str(node.get("class") or "-"),
+            str(node.get("class") or "-") + (f" > {node['becomes']}" if node.get("becomes") else ""),
             *(plain(str(domains(node).get(level, "-"))) for level in levels),
             Text(condition, style=_CONDITIONS.get(condition, "yellow")),
             bar(node, letters),
@@ -234,6 +234,33 @@ def outcome(plan: Row) -> str:
         f"{count} move{'' if count == 1 else 's'} would make {freed} more node{'' if freed == 1 else 's'} whole: "
         f"{plan['stranded_before_gpus']} stranded GPUs become {plan['stranded_after_gpus']}{lost}. Nothing was moved."
     )
+
+
+def crossing_steps(steps: Sequence[Row]) -> Table:
+    """Return the table of nodes that should cross, and whom that moves."""
+    table = _table("NODE", "FROM", "TO", "GPUS", "MOVED", "DONE AGAIN")
+    for each in steps:
+        moved = plain(" ".join(str(name) for name in each["moved"])) or "-"
+        lost = duration(float(each["lost_gpu_s"])) if each["lost_gpu_s"] else "-"
+        table.add_row(plain(str(each["node"])), str(each["was"]), str(each["to"]), str(each["gpus"]), moved, lost)
+    return table
+
+
+def crossings(found: Sequence[Row]) -> Table:
+    """Return the table of nodes that cross, or have crossed."""
+    table = _table("CROSSING", "FROM", "TO", "GPUS", "ASKED BY", "IS IT")
+    for each in found:
+        has = "not yet" if each["moved_at"] is None else "yes"
+        who = plain(str(each["who"]))
+        table.add_row(plain(str(each["node"])), str(each["was"]), str(each["to"]), str(each["gpus"]), who, has)
+    return table
+
+
+def boundary(plan: Row) -> str:
+    """Return what the boundary rests on, and what it would cost to move it, as a sentence."""
+    lost = f", {duration(float(plan['lost_gpu_s']))} of GPU time done again" if plan["lost_gpu_s"] else ""
+    left = f"; {plan['left_this_week']} more may cross this week" if plan["steps"] else ""
+    return f"{plan['sentence']}{lost}{left}."
 
 
 def forecast(clock: Sequence[str], rows: Sequence[Row], quantiles: Sequence[float]) -> Table:

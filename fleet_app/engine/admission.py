@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
+from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
@@ -70,6 +70,8 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     if workload.groups:
         yield from mixed.consider(ledger, workload, watched=watched)
         return
+    if workload.minimum is not None:
+        workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -106,13 +108,15 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
-    if found is None:
+    if found is None or not reclaim.may_ask_now(ledger, found.victims):
         wait = refusal.no_room(ledger, workload, nodes, rooms)
+        if found is not None:
+            wait = refusal.too_many(ledger, workload, found.victims)
         yield reserving.keep(ledger, workload, wait, for_room=True)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
     ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
-    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     ledger.claim(workload.name, workload.team, found.nodes, workload.shape)
     yield Wait(
         workload=workload.name,
@@ -121,5 +125,5 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         available=ready,
         level=workload.within,
         rooms=rooms,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )

@@ -23,7 +23,7 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     have got what is theirs; the answer is the same for all that are alike in this.
     """
     headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
-    alone = workload.bundles > 1
+    alone = workload.bundles > 1 or workload.minimum is not None
     key = (headroom, alone, workload.accelerator)
     if key not in ledger.memo.eligible:
         ledger.memo.eligible[key] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet_app.engine import cardless
+from fleet_app.engine import cardless, headroom
 from fleet_app.engine.ahead import Ahead, watched
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.ends import over, spoken
@@ -52,7 +52,8 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
             sentence = _of_slices(state, service, service.slice, wait)
         else:
             sentence = _of_service(service, wait) + _held(state, policy, service, wait)
-        return Explanation(name=name, sentence=sentence, wait=wait)
+        free = headroom.sentence(policy.headroom, state.growth_gpus)
+        return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         return Explanation(name=name, sentence=_of_running(workload, now))
     if wait is None:
@@ -107,6 +108,9 @@ def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
             return f"{where} could never fit more than {wait.available}: make it smaller, or add nodes"
         case Reason.RESERVED:
             return f"what would do is kept for {', '.join(wait.blocked_by)}, ahead of it"
+        case Reason.DRAINS_LIMITED:
+            who = f"{', '.join(wait.blocked_by)} would have to leave, {wait.asked} in all"
+            return f"{who}, and {wait.available} more may be asked in this cycle"
         case Reason.DRAIN_UNDER_WAY:
             who = ", ".join(leaving) or "what is leaving"
             return f"{wait.available} are free, the rest is coming: waiting for {who} to exit"
@@ -160,6 +164,10 @@ def _of_running(workload: Workload, now: float) -> str:
         left = max(0.0, (workload.deadline_at or now) - now)
         why = over(workload) if workload.expired else f"is draining for {workload.drained_for or 'whoever asked'}"
         return f"{why}: {left:.0f} s left on {where}"
+    if workload.going:
+        left = max(0.0, (workload.going_by or now) - now)
+        members = f"its members on {', '.join(workload.going)} leave for {workload.going_for}, within {left:.0f} s"
+        return f"is {workload.phase} on {where}; {members}"
     return f"is {workload.phase} on {where}"
 
 
@@ -173,7 +181,7 @@ def _of_admitted(plan: Plan, name: str) -> str:
 
 
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
-    already = (one.name for one in state.workloads if one.drained_for == wait.workload and one.leaving)
+    already = (one.name for one in state.workloads if _leaves_for(one, wait.workload))
     return tuple(sorted({*wait.blocked_by, *already}))
 
 
@@ -181,6 +189,11 @@ def _moving(state: FleetState, name: str) -> str:
     """Return who was asked to move for a workload: it waits for none of them (D6)."""
     asked = sorted(one.name for one in state.workloads if one.drained_for == name and one.moving)
     return f"; {_listed(asked)} was asked to move for it at its next checkpoint" if asked else ""
+
+
+def _leaves_for(one: Workload, beneficiary: str) -> bool:
+    """Return whether a workload, or members of it, were told to leave for somebody."""
+    return (one.leaving and one.drained_for == beneficiary) or (bool(one.going) and one.going_for == beneficiary)
 
 
 def _whole(state: FleetState, workload: Workload) -> bool:
@@ -192,10 +205,11 @@ def _bundles(workload: Workload, *, whole: bool) -> str:
     if workload.groups:
         parts = " and ".join(map(_group, workload.groups))
         return f"{parts} together{f' on one {workload.within}' if workload.within else ''}"
-    count = workload.bundles
+    count = workload.bundles if workload.minimum is None else workload.minimum
+    more = f" or up to {workload.bundles}" if count < workload.bundles else ""
     nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
     each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
-    return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+    return f"{nodes}{each}{more}{f' on one {workload.within}' if workload.within else ''}"
 
 
 def _group(group: Group) -> str:

@@ -129,9 +129,20 @@ class Advice:
     sentence: str
 
 
+def knows_growth(history: History, now: float, seconds: float, q: float) -> bool:
+    """Return whether enough rises have been seen to know that quantile of them (F6)."""
+    known = history.until(now)
+    rises = len(known.wanted_gpus) - max(1, math.ceil(seconds / known.every_s - EXACT))
+    return q < 1 and rises >= 1 / (1 - q) - EXACT
+
+
 def immediate_tier(history: History, now: float, bounds: Bounds) -> Advice:
     """Return how many GPUs to hold free at `now`, between the bounds (F6)."""
-    growth = growth_within(history, now, bounds.startup_s, bounds.quantile)
+    return advice(growth_within(history, now, bounds.startup_s, bounds.quantile), bounds)
+
+
+def advice(growth: float, bounds: Bounds) -> Advice:
+    """Return how many GPUs to hold free for a growth, between the bounds."""
     needed = math.ceil(growth - EXACT)
     most = math.inf if bounds.maximum_gpus is None else bounds.maximum_gpus
     gpus = int(min(max(needed, bounds.minimum_gpus), most))

@@ -15,7 +15,7 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
 from fleet_app.engine.reclaim import Eviction
-from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.values import Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
@@ -41,10 +41,12 @@ def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
         yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
         return
     found = None if yields else _eviction(ledger, workload, nodes)
-    if found is not None:
+    if found is not None and reclaim.may_ask_now(ledger, found.victims):
         yield from _make_room(ledger, workload, found)
         return
     wait = _no_room(ledger, workload, nodes)
+    if found is not None:
+        wait = refusal.too_many(ledger, workload, found.victims)
     yield replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group)) if watched and wait.group else wait
     if not yields:
         _keep(ledger, workload, for_room=True)
@@ -98,7 +100,7 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
     ready = sum(shape.fits(ledger.free[name]) for name, shape in seats)
     sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
     why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
-    yield from reclaim.notices(ledger, found.victims, workload.name, why)
+    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     for name, shape in seats:
         ledger.claim(workload.name, workload.team, (name,), shape)
     yield Wait(
@@ -107,7 +109,7 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
         asked=workload.bundles,
         available=ready,
         level=workload.within,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )
 
 
@@ -144,8 +146,29 @@ def _short(ledger: Ledger, workload: Workload, reason: Reason, nodes: Sequence[N
 def _rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node], group: str) -> tuple[DomainRoom, ...]:
     """Return what each domain has for one group beside those that are harder to place."""
     level = max(1, sought(ledger, workload).depth)
-    parts = placement.domains(nodes, level)
-    return tuple(_room(ledger, workload, "/".join(key), parts[key], group) for key in sorted(parts))
+    parts, kept_out = placement.domains(nodes, level), placement.domains(_kept_out(ledger, workload, group), level)
+    return tuple(
+        replace(
+            _room(ledger, workload, "/".join(key), parts.get(key, []), group),
+            quarantined=tuple(sorted(node.name for node in kept_out.get(key, ()))),
+        )
+        for key in sorted({*parts, *kept_out})
+    )
+
+
+def _kept_out(ledger: Ledger, workload: Workload, name: str) -> list[Node]:
+    """Return the nodes that only their quarantine keeps a group off, full or not (H4)."""
+    shape = next(group.shape for group in workload.groups if group.name == name)
+    bound = workload.accelerator if shape.gpus else None
+    yields = ledger.class_of(workload).yields
+    return [
+        node
+        for node in ledger.nodes.values()
+        if node.condition is Condition.QUARANTINED
+        and shape.fits(node.capacity)
+        and (yields or node.node_class is NodeClass.TRAINING)
+        and bound in {None, node.accelerator}
+    ]
 
 
 def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node], group: str) -> DomainRoom:

@@ -43,10 +43,10 @@ class Need:
 Spare = tuple[Need, Grant]
 
 
-def needs_of(ledger: Ledger, services: Iterable[Service]) -> list[Need]:
-    """Return what each service needs, first to be served first (O2)."""
+def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -> list[Need]:
+    """Return what each service needs, first to be served first (O2), with so many GPUs held free (S7)."""
     needs = [_need(ledger, service) for service in by_precedence(services)]
-    _share_immediate(ledger, needs)
+    _share_immediate(ledger, needs, immediate_gpus)
     return needs
 
 
@@ -87,9 +87,8 @@ def _by_place(grants: Iterable[Grant]) -> list[Grant]:
     return sorted(grants, key=lambda grant: (grant.node, grant.name))
 
 
-def _share_immediate(ledger: Ledger, needs: Sequence[Need]) -> None:
+def _share_immediate(ledger: Ledger, needs: Sequence[Need], left: int) -> None:
     """Spread the immediate tier over the services in turn, whole replicas, inside each team's nominal (S4)."""
-    left = ledger.policy.headroom.immediate_gpus
     room = {need.service.team: ledger.tree.nominal(need.service.team) for need in needs}
     for need in needs:
         room[need.service.team] -= need.wanted * need.service.shape.gpus

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.layouts import Layout
-from fleet_app.engine.values import Shape
+from fleet_app.engine.values import NodeClass, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,26 @@ class Drain:
     workload: str
     beneficiary: str
     deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """Give the members of an elastic workload on these nodes notice; what is left of them at the deadline is killed."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    beneficiary: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Give a running elastic workload members on these nodes, in rank order after those that it has."""
+
+    workload: str
+    nodes: tuple[str, ...]
     why: str
 
 
@@ -115,6 +135,15 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relabel:
+    """Let a node that crosses have its other class from now on; its GPUs count for that class's nominal (B4, B5)."""
+
+    node: str
+    node_class: NodeClass
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitSlice:
     """Give a queued job its slice of one card of a node."""
 
@@ -147,7 +176,9 @@ class Repartition:
     why: str
 
 
-OnNodes = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move
+OnNodes = (
+    Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel | Shrink | Grow
+)
 OnCards = AdmitSlice | GiveSlice | Repartition
 Action = OnNodes | OnCards
 
@@ -171,6 +202,7 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     BEHIND = "behind"
     DRAIN_UNDER_WAY = "drain-under-way"
+    DRAINS_LIMITED = "drains-limited"
     REPARTITION_UNDER_WAY = "repartition-under-way"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
@@ -231,6 +263,7 @@ class Wait:
             available=self.available,
             level=self.level,
             blocked_by=self.blocked_by,
+            group=self.group,
             alike=alike,
         )
 

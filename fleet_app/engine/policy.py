@@ -63,6 +63,7 @@ class DrainContract:
     """How long a drained workload has, what breaking the contract costs, and how long it may then run undisturbed.
 
     `min_run_s` is for how long what was drained before is not asked again for a gang; serving may ask at any time.
+    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), None without a limit.
     """
 
     grace_s: float = 120.0
@@ -70,6 +71,7 @@ class DrainContract:
     max_broken: int = 3
     restart_cost_s: float = 60.0
     min_run_s: float = 0.0
+    most_per_cycle: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +93,33 @@ class RightSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """How much of serving's idle nominal stays free for the next replicas, in GPUs."""
+    """How much of serving's idle nominal stays free for the next replicas, in GPUs.
+
+    With a `quantile` it is the growth of demand within `startup_s` seconds that is not exceeded in that part of the
+    cases, at least `minimum_gpus` and at most `maximum_gpus`; `immediate_gpus` without one, or while nobody knows.
+    """
 
     immediate_gpus: int = 0
+    quantile: float | None = None
+    startup_s: float = 90.0
+    minimum_gpus: int = 0
+    maximum_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """How the nodes are shared out between the classes: whose nominal follows, and when a node crosses.
+
+    `serving` and `training` name the teams that stand for their classes. Serving keeps what is wanted within
+    `horizon_s` seconds in all but 1 - `quantile` of the cases, and `margin_gpus` more before it gives any away.
+    """
+
+    serving: str
+    training: str
+    quantile: float = 0.99
+    horizon_s: float = 604_800.0
+    margin_gpus: int = 8
+    most_nodes_a_week: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +161,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    boundary: Boundary | None = None
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)

@@ -47,6 +47,19 @@ def behind(workload: Workload, first: str) -> Wait:
     return _quota_wait(workload, Reason.BEHIND, 0, (first,))
 
 
+def too_many(ledger: Ledger, workload: Workload, victims: Sequence[Workload]) -> Wait:
+    """Return the wait of one for whom more would have to leave than gangs may still ask in this cycle (R9)."""
+    most = ledger.policy.drain.most_per_cycle or 0
+    return Wait(
+        workload=workload.name,
+        reason=Reason.DRAINS_LIMITED,
+        asked=len(victims),
+        available=max(0, most - ledger.memo.asked),
+        level=workload.within,
+        blocked_by=tuple(victim.name for victim in victims),
+    )
+
+
 def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Wait:
     """Return the wait of what fits nowhere: kept for others, short of what is lent out, or short of nodes."""
     fitting = rooms_of(ledger, workload.shape, nodes).now()

@@ -1,4 +1,4 @@
-"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S6).
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S7).
 
 Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
 may start and where; how many the traffic needs is Serve's own affair.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fleet_app.engine import reclaim
 from fleet_app.engine.eligibility import serving_nodes
+from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
@@ -24,9 +25,12 @@ HEADROOM = "immediate headroom"
 Answer = Iterator[Action | Wait]
 
 
-def step(ledger: Ledger, services: Sequence[Service]) -> Answer:
-    """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short."""
-    needs = needs_of(ledger, services)
+def step(ledger: Ledger, services: Sequence[Service], growth_gpus: int | None = None) -> Answer:
+    """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short.
+
+    `growth_gpus` is how much more they may want within a start-up, None when that is not known (S7).
+    """
+    needs = needs_of(ledger, services, immediate_gpus(ledger.policy.headroom, growth_gpus))
     for need in needs:
         yield from _take_surplus(ledger, need)
     for need in needs:

@@ -14,7 +14,7 @@ from fleet_app.engine import reclaim, yielding
 from fleet_app.engine.deck import Place, grant_name
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
-from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, Shrink, TakeGrant, Wait
 from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
 from fleet_app.engine.workload import Grant, Kind, Workload
 
@@ -29,7 +29,7 @@ def serve(slices: Slices) -> Answer:
 
     Floors come first, in order, and then one replica each in turn (S3).
     """
-    needs = needs_of(slices.ledger, slices.services)
+    needs = needs_of(slices.ledger, slices.services, 0)
     for need in needs:
         yield from _take_surplus(slices, need)
     for need in needs:
@@ -151,7 +151,7 @@ def _take(slices: Slices, need: Need, grant: Grant, why: str) -> TakeGrant:
     return TakeGrant(service=service.name, grant=grant.name, why=why)
 
 
-def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain]:
+def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
     """Ask victims to leave, and count their slices as coming free."""
     yield from reclaim.notices(slices.ledger, victims, beneficiary, why)
     for victim in victims:
@@ -161,7 +161,7 @@ def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: s
             slices.dues.leave(due, "unknown" if node is None else node.accelerator)
 
 
-def _give_nominal_back(slices: Slices) -> Iterator[Drain]:
+def _give_nominal_back(slices: Slices) -> Iterator[Drain | Shrink]:
     """Let jobs on slices leave for their own team's committed work that waits for nominal only (V6)."""
     for team in sorted(slices.ledger.booked):
         for first in slices.ledger.booked[team][:1]:

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Nodes, workloads that have not ended, services; what went wrong, is kept out, is booked, is really used."""
+    """Nodes, workloads that have not ended, services; what went wrong, is kept out, is booked, is really used.
+
+    `crossings` are the nodes whose class changes or has changed; the nodes themselves are as that makes them.
+    `growth_gpus` is how much more services may want within a start-up, at the policy's quantile; None when unknown.
+    """
 
     nodes: tuple[Node, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -24,4 +28,6 @@ class FleetState:
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     bookings: tuple[Booking, ...] = ()
+    growth_gpus: int | None = None
+    crossings: tuple[Crossing, ...] = ()
     usage: tuple[Usage, ...] = ()

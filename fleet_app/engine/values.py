@@ -98,6 +98,29 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """That a node goes over to another class: asked for at `asked_at`, done at `moved_at` (seconds), None before.
+
+    `home` is the class for which the policy's nominals were written, `was` the one that it leaves now. `gpus` are those
+    that it takes along.
+    """
+
+    node: str
+    home: NodeClass
+    was: NodeClass
+    to: NodeClass
+    gpus: int
+    asked_at: float
+    who: str
+    moved_at: float | None = None
+
+    @property
+    def now(self) -> NodeClass:
+        """Return the class that the node has."""
+        return self.was if self.moved_at is None else self.to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One machine: its capacity, its place in the fabric, and what others use of it.
 

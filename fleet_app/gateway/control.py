@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,7 +19,7 @@ from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
 from fleet_app.engine.policy import Policy
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Node, NodeClass
 from fleet_app.gateway.body import read_object, read_text
 from fleet_app.gateway.known import TERMINAL, Known, Workloads
 from fleet_app.gateway.replies import CONTROL
@@ -87,6 +87,14 @@ class ReleaseBody(_Query):
     who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
 
 
+class BoundaryBody(_Query):
+    """Which nodes are to cross, to which class, and who asks."""
+
+    nodes: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
+    to: NodeClass
+    who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
+
+
 class PolicyQuery(_Query):
     """Who asks for a policy, and whether only to hear what it would change."""
 
@@ -111,6 +119,8 @@ class ControlApi:
             web.get(CONTROL + "nodes", self._nodes),
             web.get(CONTROL + "services", self._services),
             web.get(CONTROL + "fragments", self._fragments),
+            web.get(CONTROL + "boundary", self._boundary),
+            web.post(CONTROL + "boundary", self._move_boundary),
             web.get(CONTROL + "recommendations", self._recommendations),
             web.get(CONTROL + "explain/{name}", self._explain),
             web.get(CONTROL + "events", self._events),
@@ -135,6 +145,7 @@ class ControlApi:
                 "counts": status.counts(self._records()),
                 "inbox": self._workloads.waiting(),
                 "observed_at": None if snapshot is None else snapshot.at,
+                "immediate": status.held_free(snapshot, to_engine(self._submissions.policy())),
                 "policy_hash": hashlib.sha256(self._policy_text().encode()).hexdigest()[:16],
             }
         )
@@ -159,6 +170,24 @@ class ControlApi:
         # Seconds on a fleet of thousands of nodes: not on the loop that serves the others.
         found = await asyncio.to_thread(status.fragments, snapshot, rules, plan=asked.plan, most_nodes=asked.nodes)
         return web.json_response(found)
+
+    async def _boundary(self, _: web.Request) -> web.Response:
+        return web.json_response(await asyncio.to_thread(self._recommended))
+
+    async def _move_boundary(self, request: web.Request) -> web.Response:
+        asked = _valid(BoundaryBody, await read_object(request), "body")
+        found = await asyncio.to_thread(self._recommended)
+        steps = [] if found["plan"] is None else found["plan"]["steps"]
+        if not set(asked.nodes) <= {step["node"] for step in steps if step["to"] == asked.to}:
+            raise ConflictError(
+                "these nodes are not recommended any more", where="nodes", fix="Look again with `fleet boundary`"
+            )
+        inbox.post(self._home, inbox.MoveBoundary(nodes=asked.nodes, to=asked.to, who=asked.who))
+        return _accepted("boundary")
+
+    def _recommended(self) -> dict[str, Any]:
+        rules, rows = to_engine(self._submissions.policy()), self._workloads.journal.wanted()
+        return status.boundary(self._workloads.snapshot(), rules, list(rows.items()))
 
     async def _recommendations(self, _: web.Request) -> web.Response:
         policy = self._submissions.policy()

@@ -24,7 +24,7 @@ def check(policy: PolicyFile) -> list[Problem]:
     ]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_right_size(policy), *_defaults(policy)]
+    return [*_contract(policy), *_headroom(policy), *_boundary(policy), *_right_size(policy), *_defaults(policy)]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -176,12 +176,42 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
     serving = policy.classes[policy.default_class.service]
     teams = [entry for entry in entries(policy) if entry.is_team and may_use(entry, serving)]
     nominal = sum(nominal_gpus(entry.team) for entry in teams)
-    if policy.headroom.immediate > nominal:
+    for key in ("immediate", "min"):
+        gpus = getattr(policy.headroom, key)
+        if gpus > nominal:
+            yield Problem(
+                path=("headroom", key),
+                what=f"is {gpus} GPUs, but the teams that may serve have {nominal} together",
+                fix=f"Write {nominal} or less",
+            )
+    least, most = policy.headroom.min, policy.headroom.max
+    if most is not None and least > most:
+        yield Problem(path=("headroom", "min"), what=f"is {least}, above max of {most}", fix="Lower min or raise max")
+    if policy.headroom.quantile is None and (least or most is not None):
         yield Problem(
-            path=("headroom", "immediate"),
-            what=f"is {policy.headroom.immediate} GPUs, but the teams that may serve have {nominal} together",
-            fix=f"Write {nominal} or less",
+            path=("headroom", "min" if least else "max"),
+            what="bounds a forecast, but no quantile asks for one",
+            fix="Add quantile: 0.99, or leave it out",
         )
+
+
+def _boundary(policy: PolicyFile) -> Iterator[Problem]:
+    """Rule B4: each of the two teams has nominal of its own, and may submit at its class."""
+    if policy.boundary is None:
+        return
+    teams = {entry.name: entry for entry in entries(policy) if entry.is_team}
+    for key, kind in (("serving", "service"), ("training", "gang")):
+        name, priority = getattr(policy.boundary, key), getattr(policy.default_class, kind)
+        if name not in teams:
+            yield Problem(path=("boundary", key), what=f"team {name!r} is unknown", fix=closest(name, teams))
+        elif not may_use(teams[name], policy.classes[priority]):
+            yield Problem(
+                path=("boundary", key),
+                what=f"team {name!r} may not submit at class {priority!r}",
+                fix=f"Name another team, or add it to classes.{priority}.teams",
+            )
+    if policy.boundary.serving == policy.boundary.training:
+        yield Problem(path=("boundary", "training"), what="is the team of serving too", fix="Name another team")
 
 
 def _right_size(policy: PolicyFile) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from fleet_app.policy.checks import check
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import from_pydantic
 from fleet_app.policy.schema import (
+    Boundary,
     Entry,
     FlavorLimits,
     PolicyFile,
@@ -60,6 +61,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             max_broken=policy.drain.max_broken,
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
+            most_per_cycle=policy.drain.most_per_cycle,
         ),
         idle=engine.Idle(after_s=policy.idle.after, used_percent=policy.idle.used_percent),
         right_size=engine.RightSize(
@@ -69,7 +71,14 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
         ),
         ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
         slicing=_slicing(policy.slicing),
-        headroom=engine.Headroom(immediate_gpus=policy.headroom.immediate),
+        headroom=engine.Headroom(
+            immediate_gpus=policy.headroom.immediate,
+            quantile=policy.headroom.quantile,
+            startup_s=policy.headroom.startup,
+            minimum_gpus=policy.headroom.min,
+            maximum_gpus=policy.headroom.max,
+        ),
+        boundary=None if policy.boundary is None else _boundary(policy.boundary),
         health=engine.Health(
             tolerance_s=policy.health.tolerance,
             quarantine_s=policy.health.quarantine,
@@ -89,6 +98,17 @@ def _policy(document: Document) -> PolicyFile:
         raise  # not reached: pydantic never reports an error without details
     document.refuse(check(policy))
     return policy
+
+
+def _boundary(boundary: Boundary) -> engine.Boundary:
+    return engine.Boundary(
+        serving=boundary.serving,
+        training=boundary.training,
+        quantile=boundary.quantile,
+        horizon_s=boundary.horizon,
+        margin_gpus=boundary.margin,
+        most_nodes_a_week=boundary.most_nodes_a_week,
+    )
 
 
 def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.PriorityClass:

@@ -101,7 +101,8 @@ class DrainContract(Section):
 
     `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
     contracts a workload loses the right to lent capacity. What was drained before is asked again for a gang only after
-    it ran for `min_run`; for serving always.
+    it ran for `min_run`; for serving always. In one cycle gangs ask at most `most_per_cycle` to leave, or all of whom
+    the first of them needs.
     """
 
     grace: PositiveSeconds = 120.0
@@ -109,6 +110,7 @@ class DrainContract(Section):
     max_broken: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
     restart_cost: Seconds = 60.0
     min_run: Seconds = 0.0
+    most_per_cycle: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class Ordering(Section):
@@ -139,9 +141,33 @@ class RightSize(Section):
 
 
 class Headroom(Section):
-    """How many GPUs of serving's idle nominal are kept free for the next replicas."""
+    """How many GPUs of serving's idle nominal are kept free for the next replicas.
+
+    With a `quantile` as many as demand grows by within `startup` in all but 1 - `quantile` of the cases so far; never
+    fewer than `min` nor more than `max`. `immediate` without one, and until enough is known.
+    """
 
     immediate: Gpus = 0
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    startup: PositiveSeconds = 90.0
+    min: Gpus = 0
+    max: Gpus | None = None
+
+
+class Boundary(Section):
+    """How nodes are shared out between the classes, and whose nominal goes along when one crosses.
+
+    `serving` and `training` name the teams that stand for the classes; their nominals are written for the labels that
+    the nodes have. Serving keeps what is wanted within `horizon` in all but 1 - `quantile` of the cases, and `margin`
+    GPUs more before it gives any away. At most `most_nodes_a_week` cross.
+    """
+
+    serving: Name
+    training: Name
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.99
+    horizon: PositiveSeconds = 604_800.0
+    margin: Gpus = 8
+    most_nodes_a_week: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 2
 
 
 class Health(Section):
@@ -211,6 +237,7 @@ class PolicyFile(Section):
     slicing: Slicing | None = None
     headroom: Headroom = Headroom()
     health: Health = Health()
+    boundary: Boundary | None = None
     defaults: Defaults = Defaults()
     serving: Serving = Serving()
     accounting: Accounting = Accounting()

@@ -144,6 +144,7 @@ def spec_from_metadata(
     Keys that are not the fleet's are the user's own and left alone, unless they look like a slip of one of them.
     Raises RequestError.
     """
+    _refuse_elastic(metadata, "metadata")
     problems = [
         Problem(path=(key,), what="is not a key of the fleet", fix=f"{closest(key, SPEC_KEYS)} Else rename it")
         for key in metadata
@@ -216,6 +217,17 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
     )
 
 
+def _refuse_elastic(given: Mapping[str, object], source: str) -> None:
+    """Refuse what the engine would decide and nobody could carry out: Ray's placement groups do not shrink."""
+    if "min_nodes" in given:
+        problem = Problem(
+            path=("min_nodes",),
+            what="elastic gangs are not carried out yet: a gang runs with all of its nodes or not at all",
+            fix="Leave it out, and ask for as many nodes as it needs",
+        )
+        refuse([problem], source)
+
+
 def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None, source: str) -> WorkloadSpec:
     if obj.get("kind") == "service":
         problem = Problem(
@@ -224,6 +236,7 @@ def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None,
             fix="Deploy it with Ray Serve and the fleet's autoscaling policy; it then announces itself",
         )
         refuse([problem], source)
+    _refuse_elastic(obj, source)
     refuse_shapes_beside_groups(obj, source)
     spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
     refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")

@@ -21,12 +21,16 @@ from fleet_app.engine.plan import (
     Expire,
     GiveGrant,
     GiveSlice,
+    Grow,
     Kill,
     Lose,
+    Move,
     Plan,
     Quarantine,
     Reason,
+    Relabel,
     Release,
+    Shrink,
     TakeGrant,
     Wait,
 )
@@ -71,7 +75,28 @@ class Case:
 
 def case_of(fleet: Fleet) -> Case:
     """Return what is decided on a fleet now."""
-    return Case(state=fleet.state, policy=fleet.policy, now=fleet.now, plan=plan_of(fleet))
+    return Case(state=fleet.state, policy=in_force(fleet), now=fleet.now, plan=plan_of(fleet))
+
+
+def in_force(fleet: Fleet) -> Policy:
+    """Return the policy with the nominal that went along with the nodes that have crossed (B4)."""
+    rules = fleet.policy.boundary
+    away = [one for one in fleet.crossings if one.moved_at is not None and one.to is not one.home]
+    away += [one for one in fleet.crossings if one.moved_at is None and one.was is not one.home]
+    gpus = sum(one.gpus if one.home is NodeClass.TRAINING else -one.gpus for one in away)
+    if rules is None or not gpus:
+        return fleet.policy
+    of = {quota.name: quota for quota in fleet.policy.quotas}
+    giver, taker = (rules.training, rules.serving) if gpus > 0 else (rules.serving, rules.training)
+    given = min(abs(gpus), of[giver].nominal_gpus)
+    change: Counter[str] = Counter()
+    for team, sign in ((giver, -given), (taker, given)):
+        name: str | None = team
+        while name in of:
+            change[name] += sign
+            name = of[name].parent
+    quotas = (replace(quota, nominal_gpus=quota.nominal_gpus + change[quota.name]) for quota in of.values())
+    return replace(fleet.policy, quotas=tuple(quotas))
 
 
 def sound(case: Case, node: Node) -> bool:
@@ -117,8 +142,11 @@ def nothing_is_promised_twice(case: Case) -> None:
     before = used_rooms(case)
     after = dict(before)
     for action in case.actions(Admit):
-        for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+        for name, shape in zip(action.nodes, shapes_of(case, action), strict=True):
             after[name] -= shape
+    for action in case.actions(Grow):
+        for name in action.nodes:
+            after[name] -= case.workloads[action.workload].shape
     for action in case.actions(GiveGrant, GiveSlice):
         assert action.shape == case.services[action.service].shape
         after[action.node] -= action.shape
@@ -143,12 +171,79 @@ def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
         workload = case.workloads[action.workload]
         found = [case.nodes[name] for name in action.nodes]
         assert workload.phase is Phase.QUEUED
-        assert len(set(action.nodes)) == len(action.nodes) == workload.bundles
-        seats = list(zip(found, workload.shapes, strict=True))
+        assert len(set(action.nodes)) == len(action.nodes)
+        assert least(workload) <= len(action.nodes) <= workload.bundles
+        seats = list(zip(found, shapes_of(case, action), strict=True))
         assert all(may_run_on(case, workload, node, shape) for node, shape in seats), (workload, found)
         bound = [node for node, shape in seats if shape.gpus or not workload.groups]
         assert len({(node.accelerator, node.driver) for node in bound}) <= 1
         assert len({domain(case, workload, node) for node in found}) == 1
+
+
+def least(workload: Workload) -> int:
+    """Return with how many bundles a workload can run."""
+    return workload.bundles if workload.minimum is None else workload.minimum
+
+
+def shapes_of(case: Case, action: Admit) -> tuple[Shape, ...]:
+    """Return the shapes of an admitted workload's bundles; of an elastic one there may be fewer than it asks for."""
+    return case.workloads[action.workload].shapes[: len(action.nodes)]
+
+
+def least_gpus(workload: Workload) -> int:
+    """Return the GPUs with which a workload can run."""
+    return workload.gpus if workload.minimum is None else workload.shape.gpus * workload.minimum
+
+
+def leave_gpus(case: Case, workload: Workload) -> int:
+    """Return the GPUs of the members that were or are told to leave."""
+    told = [len(action.nodes) for action in case.actions(Shrink) if action.workload == workload.name]
+    return workload.shape.gpus * (len(workload.going) + sum(told))
+
+
+def gpus_after(case: Case, workload: Workload) -> int:
+    """Return the GPUs that a workload has once the plan's admissions and growth are carried out."""
+    given = [len(action.nodes) for action in case.actions(Admit, Grow) if action.workload == workload.name]
+    if workload.minimum is None:
+        return workload.gpus if workload.holding or given else 0
+    return workload.shape.gpus * (len(workload.nodes) + sum(given))
+
+
+def elastic_workloads_keep_their_minimum(case: Case) -> None:
+    """R8: members leave of what is elastic, runs and yields, never below the minimum; it grows where nobody waits."""
+    for action in case.actions(Shrink):
+        workload = case.workloads[action.workload]
+        assert workload.minimum is not None
+        assert workload.holding
+        assert not told_to_end(workload)
+        assert case.yields(workload)
+        assert workload.priority < priority_of(case, action.beneficiary)
+        assert action.deadline_at == case.now + min(workload.grace_s, case.policy.drain.longest_grace_s)
+    for workload in case.state.workloads:
+        told = [name for action in case.actions(Shrink) if action.workload == workload.name for name in action.nodes]
+        if told:
+            assert set(told) <= set(workload.nodes) - set(workload.going)
+            assert len(told) == len(set(told))
+            assert len(workload.nodes) - len(workload.going) - len(told) >= workload.minimum
+    grown = case.actions(Grow)
+    hopeless = {
+        Reason.UNKNOWN_TEAM,
+        Reason.TOO_LARGE_FOR_FLEET,
+        Reason.TOO_LARGE_FOR_QUOTA,
+        Reason.CONTRACT_BROKEN,
+    }
+    assert not grown or all(wait.reason in hopeless for wait in case.plan.waits)
+    for action in grown:
+        workload = case.workloads[action.workload]
+        nodes = [*workload.nodes, *action.nodes]
+        assert len(nodes) == len(set(nodes)) <= workload.bundles
+        assert workload.phase is Phase.RUNNING
+        assert not workload.going
+        assert all(may_run_on(case, workload, case.nodes[name], workload.shape) for name in action.nodes)
+        assert len({domain(case, workload, case.nodes[name]) for name in nodes}) == 1
+        assert len({(case.nodes[name].accelerator, case.nodes[name].driver) for name in nodes}) == 1
+    asked = {action.workload for action in case.actions(Drain, Expire, Lose)}
+    assert asked.isdisjoint(action.workload for action in grown)
 
 
 def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool:
@@ -162,7 +257,7 @@ def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool
         sound(case, node)
         and (node.node_class is NodeClass.TRAINING or headroom)
         and (workload.accelerator in {None, node.accelerator} or (workload.groups and not shape.gpus))
-        and (workload.bundles == 1 or node.name not in replicas)
+        and ((workload.bundles == 1 and workload.minimum is None) or node.name not in replicas)
     )
 
 
@@ -271,13 +366,15 @@ def gangs_reclaim_from_borrowers_only(case: Case) -> None:
     """I5, R2: of another team a gang's victims come from what that team has above its nominal, or passed the gang."""
     most = soon_at_most(case)
     victims: dict[str, list[int]] = defaultdict(list)
-    for action in case.actions(Drain):
+    for action in case.actions(Drain, Shrink):
         victim, gang = case.workloads[action.workload], case.workloads.get(action.beneficiary)
+        whole = isinstance(action, Drain)
+        lost = [victim.gpus - leave_gpus(case, victim)] if whole else [victim.shape.gpus * len(action.nodes)]
         if gang is None or gang.team == victim.team:
             continue
         passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
         if not passed_it:
-            victims[victim.team].append(victim.gpus)
+            victims[victim.team] += lost
     for team, gone in victims.items():
         nominal = sum(quota.nominal_gpus for quota in case.policy.quotas if quota.name == team)
         assert most[team] - sum(gone) + max(gone) > nominal, f"{team} does not borrow what it loses: {gone}"
@@ -293,7 +390,7 @@ def soon_at_most(case: Case) -> Counter[str]:
         if (workload.holding and not told_to_end(workload)) or admitted or claims:
             use[workload.team] += workload.gpus
     for service in case.state.services:
-        replicas = max(len(service.grants), service.wanted, service.floor) + case.policy.headroom.immediate_gpus
+        replicas = max(len(service.grants), service.wanted, service.floor) + immediate(case)
         use[service.team] += replicas * service.shape.gpus
     return use + gpus_of_slices(case)
 
@@ -307,10 +404,10 @@ def usage(case: Case, *, after: bool, firm: bool = False) -> Counter[str]:
     A grant that is taken back is used until it has gone, but it is nobody's entitlement any more.
     """
     use: Counter[str] = Counter()
-    admitted = {action.workload for action in case.actions(Admit)} if after else set()
     for workload in case.state.workloads:
-        if (workload.holding or workload.name in admitted) and not (firm and case.yields(workload)):
-            use[workload.team] += workload.gpus
+        if not (firm and case.yields(workload)):
+            now = workload.gpus if workload.holding else 0
+            use[workload.team] += gpus_after(case, workload) if after else now
     for service in case.state.services:
         given = sum(action.service == service.name for action in case.actions(GiveGrant)) if after else 0
         taken = sum(action.service == service.name for action in case.actions(TakeGrant)) if after and firm else 0
@@ -368,7 +465,9 @@ def later_than(case: Case, workload: Workload) -> int:
     """Return the GPUs of the same team that were admitted after the workload, in the same plan."""
     order = [action.workload for action in case.actions(Admit)]
     after = order[order.index(workload.name) + 1 :]
-    return sum(case.workloads[name].gpus for name in after if case.workloads[name].team == workload.team)
+    grown = sum(gpus_after(case, one) - one.gpus for one in case.state.workloads if one.holding and one.minimum)
+    later = (case.workloads[name] for name in after if case.workloads[name].team == workload.team)
+    return grown + sum(gpus_after(case, one) for one in later)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -396,7 +495,7 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
         if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
-                spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
+                spared = sum(least(one) for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
                 fits = fits_beside(case, workload, ahead, spared)
                 assert not fits or not quota_left(case, workload, ahead), (workload, wait)
 
@@ -448,7 +547,8 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
     for part in parts:
         here = [node for node in able if domain(case, workload, node) == part]
         for kind in kinds:
-            options = [{node.name for node in here if open_to(place, node, kind)} for place in range(workload.bundles)]
+            places = range(least(workload))
+            options = [{node.name for node in here if open_to(place, node, kind)} for place in places]
             open_names = sorted(set().union(*options))
             if all(together(options, set(gone)) for gone in combinations(open_names, min(spared, len(open_names)))):
                 return True
@@ -468,7 +568,7 @@ def room_behind(case: Case, ahead: Iterable[Workload]) -> dict[str, Shape]:
     room = used_rooms(case)
     for action in case.actions(Admit):
         if action.workload in first:
-            for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+            for name, shape in zip(action.nodes, shapes_of(case, action), strict=True):
                 room[name] -= shape
     for action in case.actions(GiveGrant, GiveSlice):
         room[action.node] -= action.shape
@@ -490,23 +590,28 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
     for one in case.state.workloads:
         wait = case.wait(one.name)
         claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
-        if one.holding or one.name in admitted:
+        if one.holding:
             now[one.team] += one.gpus
-        if (one.holding and not told_to_end(one) and one.name not in drained) or one.name in admitted or claims:
-            soon[one.team] += one.gpus
+            soon[one.team] += 0 if told_to_end(one) or one.name in drained else one.gpus - leave_gpus(case, one)
+        elif one.name in admitted:
+            now[one.team] += gpus_after(case, one)
+            soon[one.team] += gpus_after(case, one)
+        elif claims:
+            soon[one.team] += least_gpus(one)
     nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
     rules = class_of(case.policy, workload)
     trusted = workload.broken_drains < case.policy.drain.max_broken
     own_only = rules.yields and not (rules.borrows and trusted)
-    if own_only and now[workload.team] + workload.gpus > nominal[workload.team]:
+    asked = least_gpus(workload)
+    if own_only and now[workload.team] + asked > nominal[workload.team]:
         return False
-    if not rules.yields and firm_use(case, workload.team, first) + workload.gpus > nominal[workload.team]:
+    if not rules.yields and firm_use(case, workload.team, first) + asked > nominal[workload.team]:
         return False
     return all(within_limits(case, use, workload) for use in (now, soon))
 
 
 def within_limits(case: Case, use: Counter[str], workload: Workload) -> bool:
-    return enlarges_nothing(case.policy, use, workload.team, workload.gpus)
+    return enlarges_nothing(case.policy, use, workload.team, least_gpus(workload))
 
 
 def enlarges_nothing(policy: Policy, use: Counter[str], team: str, gpus: int) -> bool:
@@ -523,7 +628,7 @@ def usage_of_services(case: Case) -> Counter[str]:
     for service in case.state.services:
         given = sum(action.service == service.name for action in case.actions(GiveGrant))
         replicas = max(len(service.grants) + given, service.wanted, service.floor)
-        use[service.team] += (replicas + case.policy.headroom.immediate_gpus) * service.shape.gpus
+        use[service.team] += (replicas + immediate(case)) * service.shape.gpus
     return use + gpus_of_slices(case)
 
 
@@ -534,11 +639,32 @@ def firm_use(case: Case, team: str, first: set[str]) -> int:
         wait = case.wait(one.name)
         claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
         if one.team == team and not case.yields(one) and (one.holding or one.name in admitted or claims):
-            use += one.gpus
+            use += least_gpus(one) if claims else one.gpus if one.holding else gpus_after(case, one)
     return use
 
 
 # --- serving --------------------------------------------------------------------------------------------------------
+
+
+def immediate(case: Case) -> int:
+    """Return how many GPUs are to be free beyond what is wanted: as many as are forecast, where that is asked for."""
+    rules, growth = case.policy.headroom, case.state.growth_gpus
+    if rules.quantile is None or growth is None:
+        return rules.immediate_gpus
+    most = growth if rules.maximum_gpus is None else min(growth, rules.maximum_gpus)
+    return max(most, rules.minimum_gpus)
+
+
+def no_more_is_kept_free_than_the_tier(case: Case) -> None:
+    """S4, S5, S7: grants beyond what is wanted are for the immediate tier, and are no more than that."""
+    beyond = 0
+    for service in case.state.services:
+        taken = {action.grant for action in case.actions(TakeGrant) if action.service == service.name}
+        kept = [grant for grant in service.grants if grant.name not in taken]
+        given = sum(action.service == service.name for action in case.actions(GiveGrant))
+        wanted = max(service.wanted, service.floor, sum(grant.occupied for grant in kept))
+        beyond += max(0, len(kept) + given - wanted) * service.shape.gpus
+    assert beyond <= immediate(case), f"{beyond} GPUs are kept free"
 
 
 def serving_is_met_when_it_can_be(case: Case) -> None:
@@ -564,8 +690,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
 def _comes_free_for_serving(case: Case) -> bool:
     serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
     ended = {action.workload for action in case.actions(Lose)}
-    ended |= {action.workload for action in case.actions(Drain) if action.beneficiary in case.services}
-    leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended]
+    ended |= {action.workload for action in case.actions(Drain, Shrink) if action.beneficiary in case.services}
+    leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended or one.going]
     return bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
 
 
@@ -600,10 +726,45 @@ def _could_be_charged(case: Case, service: Service) -> bool:
     return enlarges_nothing(case.policy, use, service.team, service.shape.gpus)
 
 
+def gangs_ask_no_more_than_they_may(case: Case) -> None:
+    """R9: all sets of the gangs together stay within the limit, unless there is but one; who waits for that is told."""
+    most = case.policy.drain.most_per_cycle
+    sets = Counter(one.beneficiary for one in case.actions(Drain) if one.beneficiary in case.workloads)
+    assert most is None or len(sets) <= 1 or sets.total() <= most, sets
+    for wait in case.plan.waits:
+        if wait.reason is Reason.DRAINS_LIMITED:
+            assert most is not None
+            assert sets
+            assert wait.asked > wait.available
+            assert wait.workload not in sets
+
+
+def nodes_cross_with_nothing_torn(case: Case) -> None:
+    """B5, D6: only what hears it is asked to move, off nodes that cross; a node has its class once free for it."""
+    crossing = {one.node: one for one in case.state.crossings if one.moved_at is None}
+    moved = [action.workload for action in case.actions(Move)]
+    assert len(moved) == len(set(moved))
+    for name in moved:
+        one = case.workloads[name]
+        assert one.movable
+        assert one.phase in {Phase.ADMITTED, Phase.RUNNING}
+        assert not one.killed
+        assert not case.yields(one)
+        assert any(crossing[node].to is NodeClass.SERVING for node in one.nodes if node in crossing)
+    relabelled = {action.node: action.node_class for action in case.actions(Relabel)}
+    for name, one in crossing.items():
+        firm = [each for each in case.state.workloads if name in each.nodes and not case.yields(each)]
+        replicas = [grant for service in case.state.services for grant in service.grants if grant.node == name]
+        free = not (firm if one.to is NodeClass.SERVING else replicas) and not is_lost(case, case.nodes[name])
+        assert relabelled.get(name) == (one.to if free else None), (one, firm, replicas)
+    assert relabelled.keys() <= crossing.keys()
+
+
 LAWS: dict[str, Callable[[Case], None]] = {
     law.__name__: law
     for law in (
         nothing_is_promised_twice,
+        elastic_workloads_keep_their_minimum,
         nothing_new_comes_to_a_node_that_is_kept_out,
         quarantines_are_for_what_happened,
         gangs_are_whole_and_where_they_may_be,
@@ -613,6 +774,9 @@ LAWS: dict[str, Callable[[Case], None]] = {
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
+        no_more_is_kept_free_than_the_tier,
+        gangs_ask_no_more_than_they_may,
+        nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
         *SLICE_LAWS,
     )

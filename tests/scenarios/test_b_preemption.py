@@ -119,9 +119,17 @@ def test_b8_of_interchangeable_work_no_more_leaves_than_is_needed() -> None:
     assert len(leaves(plan)) == 1
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="a gang is whole or not at all: it has no elastic members")
 def test_b8_an_elastic_gang_shrinks_to_no_less_than_its_minimum() -> None:
-    backfill("elastic", nodes=11, minimum=1)
+    elastic = backfill("elastic", team="b", gpus=8, on=[f"n{number}" for number in range(1, 12)], minimum=8)
+    teams = policy(team("a", nominal=32), team("b", nominal=0), team("idle", nominal=88))
+    fleet = virtual.fleet(teams, *nodes(11), elastic, gang("reclaimer", team="a"))
+    fleet = virtual.at_rest(fleet)
+    assert [len(told.nodes) for told in fleet.shrinks] == [1]
+    assert (drains(fleet), len(fleet.workload("elastic").nodes)) == ([], 10)
+    fleet = virtual.at_rest(virtual.submitted(fleet, gang("second", team="a", nodes=2)))
+    assert (drains(fleet), len(fleet.workload("elastic").nodes)) == ([], 8)
+    fleet = virtual.at_rest(virtual.submitted(fleet, gang("third", team="a")))
+    assert drains(fleet) == ["elastic"]
 
 
 def test_b9_what_is_leaving_anyway_is_waited_for() -> None:

@@ -120,6 +120,42 @@ MOVES = {
     "lost_gpu_s": 90.0,
 }
 
+WHY = "serving has 16 GPUs, and its p99 peak is 24"
+BOUNDARY = {
+    "plan": {
+        "steps": [
+            {
+                "node": "n03",
+                "was": "training",
+                "to": "serving",
+                "gpus": 8,
+                "moved": ["llm"],
+                "lost_gpu_s": 480.0,
+                "why": WHY,
+            }
+        ],
+        "peak_gpus": 24,
+        "serving_gpus": 16,
+        "training_gpus": 48,
+        "unmet_gpus": 0,
+        "short_gpus": 0,
+        "left_this_week": 1,
+        "lost_gpu_s": 480.0,
+        "sentence": f"{WHY}: 1 node should become serving",
+    },
+    "crossings": [
+        {
+            "node": "n02",
+            "home": "training",
+            "was": "training",
+            "to": "serving",
+            "gpus": 8,
+            "asked_at": 1.0,
+            "who": "ada",
+            "moved_at": None,
+        }
+    ],
+}
 EVENTS = [
     {"seq": 1, "at": 1_800_000_000.25, "kind": "submitted", "subject": "llm", "detail": {"team": "research"}},
     {"seq": 2, "at": 1_800_000_001.5, "kind": "admitted", "subject": "batch-1", "detail": {"nodes": ["n03"]}},
@@ -136,6 +172,11 @@ ANSWERS: dict[str, Any] = {
         "paused": False,
         "counts": {"queued": 1, "running": 2},
         "policy_hash": "abc123",
+        "immediate": {
+            "gpus": 14,
+            "growth_gpus": 14,
+            "sentence": "holding 14 GPUs free: p99 growth in 90 s is 14",
+        },
     },
     f"GET {BASE}recommendations": [
         {
@@ -168,6 +209,8 @@ ANSWERS: dict[str, Any] = {
     f"POST {BASE}pause": {"name": "arbiter", "accepted": True},
     f"POST {BASE}resume": {"name": "arbiter", "accepted": True},
     f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
+    f"GET {BASE}boundary": BOUNDARY,
+    f"POST {BASE}boundary": {"name": "boundary", "accepted": True},
     f"POST {BASE}move/llm": {"name": "llm", "accepted": True},
     f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
     f"POST {BASE}quarantine/n04": {"name": "n04", "accepted": True},

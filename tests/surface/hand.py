@@ -98,6 +98,11 @@ class Hand:
         self.put(record)
         return record.job_id
 
+    def want(self, gpus: int) -> None:
+        """Journal that so many GPUs are wanted for services in the first minute of all."""
+        self.book.wanted.put(f"{0:012d}", gpus)
+        self.journal.commit(self.book)
+
     def show(self, state: FleetState, plan: Plan) -> None:
         """Journal what was seen and decided."""
         self.journal.commit(self.book, Snapshot(at=time.time(), state=state, plan=plan))

@@ -378,6 +378,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "fragments",
         "recommendations",
         "forecast",
+        "boundary",
     ]
     commands += [
         "explain",
@@ -407,3 +408,26 @@ def test_help_is_a_success_and_says_what_there_is() -> None:
     result = fleet("--help")
     assert result.exit_code == 0
     assert all(f"  {command} " in result.stdout for command in ("up", "submit", "queue", "policy"))
+
+
+def test_the_boundary_is_shown_and_asked_for(control: Control) -> None:
+    result = fleet("boundary", "--gateway", control.url)
+    shown = lines(result.stdout)
+    assert [line.split() for line in shown[:4]] == [
+        ["NODE", "FROM", "TO", "GPUS", "MOVED", "DONE", "AGAIN"],
+        ["n03", "training", "serving", "8", "llm", "8m00s"],
+        ["CROSSING", "FROM", "TO", "GPUS", "ASKED", "BY", "IS", "IT"],
+        ["n02", "training", "serving", "8", "ada", "not", "yet"],
+    ]
+    why = "serving has 16 GPUs, and its p99 peak is 24: 1 node should become serving"
+    assert shown[4] == f"{why}, 8m00s of GPU time done again; 1 more may cross this week."
+    result = fleet("boundary", "--apply", "--who", "ada", "--json", "--gateway", control.url)
+    assert json.loads(result.stdout)["plan"]["peak_gpus"] == 24
+    assert json.loads(control.asked[-1].body) == {"nodes": ["n03"], "to": "serving", "who": "ada"}
+
+
+def test_without_a_boundary_there_is_nothing_to_tell() -> None:
+    with served({f"GET {BASE}boundary": {"plan": None, "crossings": []}}) as control:
+        result = fleet("boundary", "--gateway", control.url)
+    assert result.exit_code == 2
+    assert "Add the section `boundary`" in result.stderr

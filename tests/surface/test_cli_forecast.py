@@ -11,10 +11,11 @@ import pytest
 
 from fleet_app.cli.ahead import from_file
 from fleet_app.engine.errors import RequestError
-from tests.surface.control_answers import BASE, SERVICES
+from tests.surface.control_answers import ANSWERS, BASE, SERVICES
 from tests.surface.control_stand_in import served
 from tests.surface.test_cli import CLUSTERS, fleet, lines
 
+STATUS = ANSWERS[f"GET {BASE}status"]
 STEADY = "time,gpus\n" + "".join(f"{60 * minute},{7 * minute}\n" for minute in range(500))
 
 
@@ -53,7 +54,7 @@ def test_without_a_file_the_fleet_s_events_are_the_history() -> None:
         demanded(305.0, 2, 5),
         demanded(300.0, 0, 9, subject="gone"),
     ]
-    with served({f"GET {BASE}services": SERVICES, f"GET {BASE}events": events}) as control:
+    with served({f"GET {BASE}services": SERVICES, f"GET {BASE}status": STATUS, f"GET {BASE}events": events}) as control:
         result = fleet("forecast", "--json", "--quantile", "1", "--gateway", control.url)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -62,9 +63,17 @@ def test_without_a_file_the_fleet_s_events_are_the_history() -> None:
 
 
 def test_what_was_wanted_before_anything_changed_counts() -> None:
-    with served({f"GET {BASE}services": SERVICES, f"GET {BASE}events": []}) as control:
+    with served({f"GET {BASE}services": SERVICES, f"GET {BASE}status": STATUS, f"GET {BASE}events": []}) as control:
         found = json.loads(fleet("forecast", "--json", "--minimum", "3", "--gateway", control.url).stdout)
     assert (found["samples"], found["now_gpus"], found["immediate"]["gpus"]) == (1, 20.0, 3)
+    assert found["held"]["gpus"] == 14
+
+
+def test_what_the_arbiter_holds_by_its_own_forecast_is_said_too() -> None:
+    with served({f"GET {BASE}services": SERVICES, f"GET {BASE}status": STATUS, f"GET {BASE}events": []}) as control:
+        result = fleet("forecast", "--gateway", control.url)
+    says = "By the policy in force the arbiter is holding 14 GPUs free: p99 growth in 90 s is 14"
+    assert lines(result.stdout)[-1] == says
 
 
 def test_without_services_there_is_nothing_to_tell() -> None:

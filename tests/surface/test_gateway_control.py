@@ -13,6 +13,7 @@ from fleet_app.arbiter.notes import What
 from fleet_app.engine.lifecycle import Event
 from fleet_app.engine.plan import Hold, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import NodeClass
 from tests.builders import node, quarantined, service, shape, state
 from tests.surface.bench import POLICY, Bench, bench
 from tests.surface.hand import Hand
@@ -241,3 +242,25 @@ async def test_a_policy_is_shown_tried_and_handed_on(tmp_path: Path) -> None:
         answer = await gateway.post("/api/fleet/policy?who=ada", data=other)
         assert await answer.json() == {"changes": want, "accepted": True}
         assert spooled(tmp_path) == [inbox.SetPolicy(text=other, who="ada")]
+
+
+BOUNDARY = POLICY.read_text() + "\nboundary: {serving: serving, training: research}\n"
+
+
+@pytest.mark.anyio
+async def test_only_nodes_that_are_recommended_may_cross(tmp_path: Path) -> None:
+    async with bench(tmp_path) as gateway:
+        assert await get(gateway, "boundary") == {"plan": None, "crossings": []}
+        (tmp_path / "policy.yaml").write_text(BOUNDARY)
+        hand = Hand(tmp_path)
+        hand.show(state(node("n1"), node("v1", serving=True)), Plan())
+        found = await get(gateway, "boundary")
+        assert isinstance(found, dict)
+        assert found["plan"]["steps"] == []
+        asked = {"nodes": ["n1"], "to": "serving", "who": "ada"}
+        assert (await gateway.post("/api/fleet/boundary", json=asked)).status == 409
+        hand.want(9)
+        assert (await gateway.post("/api/fleet/boundary", json=asked)).status == 200
+        assert spooled(tmp_path) == [inbox.MoveBoundary(nodes=("n1",), to=NodeClass.SERVING, who="ada")]
+        assert (await gateway.post("/api/fleet/boundary", json={**asked, "to": "nobody"})).status == 400
+        assert (await gateway.post("/api/fleet/boundary", json={**asked, "nodes": []})).status == 400

@@ -29,10 +29,12 @@ from fleet_app.engine.plan import (
     Move,
     Plan,
     Reason,
+    Relabel,
     TakeGrant,
     Wait,
 )
-from tests.builders import backfill, gang, node, service, shape, state
+from fleet_app.engine.values import NodeClass
+from tests.builders import backfill, crossing, gang, node, service, shape, state
 
 RECORD = Record(
     workload=replace(gang("llm", on=("n1", "n2")), phase=Phase.DRAINING, deadline_at=9.5, drained_for="chat"),
@@ -50,6 +52,7 @@ SNAPSHOT = Snapshot(
         actions=(
             Admit(workload="a", nodes=("n1",), why="w"),
             Drain(workload="a", beneficiary="b", deadline_at=1.5, why="w"),
+            Relabel(node="n1", node_class=NodeClass.SERVING, why="w"),
             Move(workload="a", beneficiary="b", why="w"),
             Expire(workload="a", deadline_at=1.5, why="w"),
             Kill(workload="a", why="w"),
@@ -85,11 +88,18 @@ def reader(tmp_path: Path) -> JournalReader:
     return JournalReader(tmp_path / "journal.db")
 
 
+CROSSING = crossing("n1", moved_at=7.0)
+LATER = [("000000000010", 1), ("000000000011", 2)]
+
+
 def filled() -> Book:
     book = Book()
     book.put(RECORD)
     book.grants.put("1", GRANT)
     book.demands.put("chat", DEMAND)
+    book.crossings.put("n1", CROSSING)
+    for minute in range(3):
+        book.wanted.put(f"{9 + minute:012d}", minute)
     book.note(7.5, What.DRAINING, "llm", why="for chat", nodes=["n1"])
     return book
 
@@ -100,6 +110,8 @@ def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "journal.db")) as again:
         book = again.load()
         assert (list(book.records), list(book.grants), list(book.demands)) == ([RECORD], [GRANT], [DEMAND])
+        assert (list(book.crossings), book.wanted.items()) == ([CROSSING], [("000000000009", 0), *LATER])
+        assert book.wanted.newest() == LATER[-1][0]
         assert again.snapshot() == SNAPSHOT
         assert not book.changed
 

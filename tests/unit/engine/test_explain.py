@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.explain import SHOWN, explain, sentence_of
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Reason, Wait
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Headroom, Policy
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
 from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, state, team
@@ -208,6 +210,12 @@ SERVICES: dict[str, tuple[list[Node | Workload | Service], str]] = {
 def test_a_service(parts: list[Node | Workload | Service], want: str) -> None:
     assert sentence(*parts, name="chat").endswith(want)
     assert sentence(*parts, name="chat").startswith("wants ")
+
+
+def test_a_service_says_what_is_held_free_by_forecast() -> None:
+    rules = replace(RULES, headroom=Headroom(quantile=0.99))
+    known = replace(state(V1, service(wanted=1, on=["v1"])), growth_gpus=14)
+    assert explain(known, rules, 0.0, "chat").sentence.endswith("; holding 14 GPUs free: p99 growth in 90 s is 14")
 
 
 def test_who_is_ahead_of_it() -> None:

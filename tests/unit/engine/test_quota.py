@@ -19,28 +19,28 @@ def charged(quotas: list[Quota], used: dict[str, int]) -> tuple[QuotaTree, dict[
     return tree, books
 
 
-A8 = team("a", nominal=8)
-B8 = team("b", nominal=8)
+A_8 = team("a", nominal=8)
+B_8 = team("b", nominal=8)
 LAB = [Quota(name="lab", parent="org", nominal_gpus=8, lending_limit_gpus=2), team("a", nominal=8, parent="lab")]
 
 AVAILABLE = {
-    "a team alone has its nominal": ([A8], {}, 8),
-    "what it uses is gone": ([A8], {"a": 5}, 3),
-    "it may take what others do not use": ([A8, B8], {}, 16),
-    "what others use they keep": ([A8, B8], {"b": 6}, 10),
-    "its borrowing limit ends that": ([team("a", nominal=8, borrowing=3), B8], {}, 11),
-    "what it borrowed counts against the limit": ([team("a", nominal=8, borrowing=3), B8], {"a": 10}, 1),
-    "a limit of nothing leaves its own": ([team("a", nominal=8, borrowing=0), B8], {"a": 2}, 6),
-    "a lender lends no more than its limit": ([A8, team("b", nominal=8, lending=2)], {}, 10),
-    "who lends nothing is left alone": ([A8, team("b", nominal=8, lending=0)], {"a": 8}, 0),
-    "what is kept does not draw": ([A8, team("b", nominal=8, lending=2)], {"b": 6}, 10),
-    "what is beyond that does": ([A8, team("b", nominal=8, lending=2)], {"b": 7}, 9),
-    "lent out, it has less than its nominal": ([A8, B8], {"b": 12}, 4),
-    "over-admitted, it has less than nothing": ([A8, team("b", nominal=0)], {"a": 8, "b": 3}, -3),
-    "an excess elsewhere does not reach what it keeps": ([team("a", lending=0, nominal=8), B8], {"b": 12, "a": 2}, 6),
+    "a team alone has its nominal": ([A_8], {}, 8),
+    "what it uses is gone": ([A_8], {"a": 5}, 3),
+    "it may take what others do not use": ([A_8, B_8], {}, 16),
+    "what others use they keep": ([A_8, B_8], {"b": 6}, 10),
+    "its borrowing limit ends that": ([team("a", nominal=8, borrowing=3), B_8], {}, 11),
+    "what it borrowed counts against the limit": ([team("a", nominal=8, borrowing=3), B_8], {"a": 10}, 1),
+    "a limit of nothing leaves its own": ([team("a", nominal=8, borrowing=0), B_8], {"a": 2}, 6),
+    "a lender lends no more than its limit": ([A_8, team("b", nominal=8, lending=2)], {}, 10),
+    "who lends nothing is left alone": ([A_8, team("b", nominal=8, lending=0)], {"a": 8}, 0),
+    "what is kept does not draw": ([A_8, team("b", nominal=8, lending=2)], {"b": 6}, 10),
+    "what is beyond that does": ([A_8, team("b", nominal=8, lending=2)], {"b": 7}, 9),
+    "lent out, it has less than its nominal": ([A_8, B_8], {"b": 12}, 4),
+    "over-admitted, it has less than nothing": ([A_8, team("b", nominal=0)], {"a": 8, "b": 3}, -3),
+    "an excess elsewhere does not reach what it keeps": ([team("a", lending=0, nominal=8), B_8], {"b": 12, "a": 2}, 6),
     "an organisation lends only so much of what its teams have": ([*LAB, team("x", nominal=1)], {"x": 3}, 6),
-    "a team with no parent lends to nobody": ([team("a", nominal=8, parent=None), B8], {}, 8),
-    "a parent that is not there is none": ([team("a", nominal=8, parent="gone"), B8], {}, 8),
+    "a team with no parent lends to nobody": ([team("a", nominal=8, parent=None), B_8], {}, 8),
+    "a parent that is not there is none": ([team("a", nominal=8, parent="gone"), B_8], {}, 8),
 }
 
 
@@ -61,12 +61,12 @@ def test_the_order_of_entries_means_nothing() -> None:
 
 
 def test_an_organisation_may_have_more_than_its_teams() -> None:
-    tree = QuotaTree.build([Quota(name="org", nominal_gpus=20), A8])
+    tree = QuotaTree.build([Quota(name="org", nominal_gpus=20), A_8])
     assert largest(tree, "a") == 20
 
 
 def test_largest_is_what_it_could_take_with_nothing_in_use() -> None:
-    tree, _ = charged([ORG, A8, B8], {"b": 8})
+    tree, _ = charged([ORG, A_8, B_8], {"b": 8})
     assert largest(tree, "a") == 16
 
 
@@ -92,12 +92,12 @@ ABOVE = {
 
 @pytest.mark.parametrize(("used", "want"), ABOVE.values(), ids=ABOVE)
 def test_above_nominal(used: dict[str, int], want: int) -> None:
-    tree, books = charged([ORG, A8, B8], used)
+    tree, books = charged([ORG, A_8, B_8], used)
     assert above_nominal(tree, books, "a") == want
 
 
 def test_all_that_a_team_of_no_tree_uses_is_above_its_nominal() -> None:
-    tree, books = charged([ORG, A8], {"deleted": 5})
+    tree, books = charged([ORG, A_8], {"deleted": 5})
     assert above_nominal(tree, books, "deleted") == 5
     assert tree.nominal("deleted") == 0
     assert available(tree, books, "a") == 8

@@ -145,6 +145,48 @@ REFUSED = {
         "yields: true",
     ),
     "more headroom than serving has": ("immediate: 4", "immediate: 33", "headroom.immediate", "33 GPUs", "32 or less"),
+    "a least headroom that serving does not have": (
+        "immediate: 4",
+        "quantile: 0.9, min: 33",
+        "headroom.min",
+        "33 GPUs",
+        "32 or less",
+    ),
+    "a least headroom above the most": (
+        "immediate: 4",
+        "quantile: 0.9, min: 5, max: 4",
+        "headroom.min",
+        "above max of 4",
+        "Lower min",
+    ),
+    "bounds of a forecast that nobody asks for": (
+        "immediate: 4",
+        "max: 4",
+        "headroom.max",
+        "no quantile",
+        "Add quantile",
+    ),
+    "a boundary of a team that is not there": (
+        "headroom:",
+        "boundary: {serving: servin, training: research}\nheadroom:",
+        "boundary.serving",
+        "'servin' is unknown",
+        "Did you mean 'serving'?",
+    ),
+    "a boundary of a team that may not serve": (
+        "headroom:",
+        "boundary: {serving: research, training: serving}\nheadroom:",
+        "boundary.serving",
+        "may not submit at class 'serving-production'",
+        "Name another team",
+    ),
+    "a boundary between a team and itself": (
+        "headroom:",
+        "boundary: {serving: serving, training: serving}\nheadroom:",
+        "boundary.training",
+        "team of serving too",
+        "Name another team",
+    ),
     "a default team that is not there": ("{team: batch}", "{team: bach}", "defaults.team", "'bach'", "'batch'"),
     "an organisation as default team": ("{team: batch}", "{team: lab}", "defaults.team", "'lab' is unknown", "Known"),
     "a default team that may not": (
@@ -211,6 +253,34 @@ def test_the_engine_reads_what_the_file_says():
         drain=engine.DrainContract(grace_s=60.0, longest_grace_s=300.0, max_broken=3, restart_cost_s=60.0),
         headroom=engine.Headroom(immediate_gpus=4),
     )
+
+
+def test_drains_are_limited_only_where_the_file_says_so():
+    assert to_engine(policy()).drain.most_per_cycle is None
+    limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))
+    assert to_engine(limited).drain.most_per_cycle == 7
+
+
+def test_the_engine_reads_how_nodes_are_shared_out():
+    assert to_engine(policy()).boundary is None
+    more = (
+        "boundary: {serving: serving, training: research, quantile: 0.9, horizon: 1d, margin: 4, most_nodes_a_week: 5}"
+    )
+    want = engine.Boundary(
+        serving="serving",
+        training="research",
+        quantile=0.9,
+        horizon_s=86_400.0,
+        margin_gpus=4,
+        most_nodes_a_week=5,
+    )
+    assert to_engine(parse_policy(with_line("headroom:", f"{more}\nheadroom:"))).boundary == want
+
+
+def test_the_engine_reads_how_the_headroom_is_forecast():
+    rules = parse_policy(with_line("{immediate: 4}", "{immediate: 4, quantile: 0.95, startup: 2m, min: 2, max: 9}"))
+    want = engine.Headroom(immediate_gpus=4, quantile=0.95, startup_s=120.0, minimum_gpus=2, maximum_gpus=9)
+    assert to_engine(rules).headroom == want
 
 
 def test_work_ages_only_where_the_file_says_so():

@@ -75,6 +75,7 @@ REFUSED = {
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "fewer nodes than all": ({"min_nodes": 2}, "min_nodes", "elastic gangs are not carried out yet"),
     "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
     "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
@@ -372,6 +373,11 @@ def test_groups_that_are_no_json_are_refused(text):
     with pytest.raises(RequestError) as refused:
         spec_from_metadata("rl", {"kind": "gang", "team": "research", "groups": text}, policy())
     assert refused.value.where.endswith("groups")
+
+
+def test_an_elastic_gang_is_refused_in_a_jobs_metadata_too():
+    with pytest.raises(RequestError, match="not carried out yet"):
+        spec_from_metadata("rl", {"kind": "gang", "team": "research", "min_nodes": "2"}, policy())
 
 
 def test_groups_larger_than_the_fleet_are_refused_where_the_fleet_is_known():
