@@ -180,7 +180,10 @@ def groups(draw: st.DrawFn) -> tuple[Group, ...]:
     gpus, cpus = st.sampled_from([0, 1, 2, 4]), st.sampled_from([1, 3, 6])
     some = st.builds(lambda gpus, cpus: shape(gpus, cpus=cpus), gpus, cpus)
     counts = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (1, 1, 1)]))
-    return tuple(Group(name=f"g{place}", bundles=count, shape=draw(some)) for place, count in enumerate(counts))
+    shapes = [draw(some) for _ in counts]
+    if not any(one.gpus for one in shapes):
+        shapes[0] = replace(shapes[0], gpus=1)  # a spec without any GPU is refused
+    return tuple(Group(name=f"g{place}", bundles=count, shape=shapes[place]) for place, count in enumerate(counts))
 
 
 def mixed(one: Workload, parts: tuple[Group, ...]) -> Workload:

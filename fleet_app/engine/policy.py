@@ -199,10 +199,10 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    boundary: Boundary | None = None
     spares: Spares = field(default_factory=Spares)
     affinities: tuple[Affinity, ...] = ()
     pulls: Pulls = field(default_factory=Pulls)
-    boundary: Boundary | None = None
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)

@@ -203,6 +203,25 @@ def _headroom(policy: PolicyFile) -> Iterator[Problem]:
         )
 
 
+def _boundary(policy: PolicyFile) -> Iterator[Problem]:
+    """Rule B4: each of the two teams has nominal of its own, and may submit at its class."""
+    if policy.boundary is None:
+        return
+    teams = {entry.name: entry for entry in entries(policy) if entry.is_team}
+    for key, kind in (("serving", "service"), ("training", "gang")):
+        name, priority = getattr(policy.boundary, key), getattr(policy.default_class, kind)
+        if name not in teams:
+            yield Problem(path=("boundary", key), what=f"team {name!r} is unknown", fix=closest(name, teams))
+        elif not may_use(teams[name], policy.classes[priority]):
+            yield Problem(
+                path=("boundary", key),
+                what=f"team {name!r} may not submit at class {priority!r}",
+                fix=f"Name another team, or add it to classes.{priority}.teams",
+            )
+    if policy.boundary.serving == policy.boundary.training:
+        yield Problem(path=("boundary", "training"), what="is the team of serving too", fix="Name another team")
+
+
 def _services(policy: PolicyFile) -> Iterator[Problem]:
     for name, rules in policy.services.items():
         if rules.spread is not None and rules.spread not in policy.topology.levels:
@@ -227,25 +246,6 @@ def _spares(policy: PolicyFile) -> Iterator[Problem]:
             what=f"{level!r} is no topology level",
             fix=closest(level, policy.topology.levels),
         )
-
-
-def _boundary(policy: PolicyFile) -> Iterator[Problem]:
-    """Rule B4: each of the two teams has nominal of its own, and may submit at its class."""
-    if policy.boundary is None:
-        return
-    teams = {entry.name: entry for entry in entries(policy) if entry.is_team}
-    for key, kind in (("serving", "service"), ("training", "gang")):
-        name, priority = getattr(policy.boundary, key), getattr(policy.default_class, kind)
-        if name not in teams:
-            yield Problem(path=("boundary", key), what=f"team {name!r} is unknown", fix=closest(name, teams))
-        elif not may_use(teams[name], policy.classes[priority]):
-            yield Problem(
-                path=("boundary", key),
-                what=f"team {name!r} may not submit at class {priority!r}",
-                fix=f"Name another team, or add it to classes.{priority}.teams",
-            )
-    if policy.boundary.serving == policy.boundary.training:
-        yield Problem(path=("boundary", "training"), what="is the team of serving too", fix="Name another team")
 
 
 def _right_size(policy: PolicyFile) -> Iterator[Problem]:

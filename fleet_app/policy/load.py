@@ -106,14 +106,6 @@ def _policy(document: Document) -> PolicyFile:
     return policy
 
 
-def _pulls(policy: PolicyFile) -> engine.Pulls:
-    sources = tuple(
-        engine.Source(name=name, most_at_once=item.most_at_once, gbit_per_s=item.gbit_per_s)
-        for name, item in sorted(policy.pulls.sources.items())
-    )
-    return engine.Pulls(sources=sources, most_per_node=policy.pulls.most_per_node)
-
-
 def _boundary(boundary: Boundary) -> engine.Boundary:
     return engine.Boundary(
         serving=boundary.serving,
@@ -123,6 +115,14 @@ def _boundary(boundary: Boundary) -> engine.Boundary:
         margin_gpus=boundary.margin,
         most_nodes_a_week=boundary.most_nodes_a_week,
     )
+
+
+def _pulls(policy: PolicyFile) -> engine.Pulls:
+    sources = tuple(
+        engine.Source(name=name, most_at_once=item.most_at_once, gbit_per_s=item.gbit_per_s)
+        for name, item in sorted(policy.pulls.sources.items())
+    )
+    return engine.Pulls(sources=sources, most_per_node=policy.pulls.most_per_node)
 
 
 def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.PriorityClass:
