@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
@@ -55,6 +56,7 @@ def node(
     foreign: Shape = NOTHING,
     owners: Sequence[str] = (),
     down_since: float | None = None,
+    cached: Sequence[str] = (),
     cards: Sequence[Card] = (),
 ) -> Node:
     """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
@@ -69,6 +71,7 @@ def node(
         foreign=foreign,
         foreign_owners=tuple(owners),
         down_since=down_since,
+        cached=tuple(cached),
         cards=tuple(cards),
     )
 
@@ -111,6 +114,7 @@ def workload(
     broken_drains: int = 0,
     expired: bool = False,
     interactive: bool = False,
+    artifacts: Sequence[Artifact] = (),
     slice: Slice | None = None,  # noqa: A002  # as the field is called
     card: int | None = None,
 ) -> Workload:
@@ -151,6 +155,7 @@ def workload(
         broken_drains=broken_drains,
         expired=expired,
         interactive=interactive,
+        artifacts=tuple(artifacts),
         slice=slice,
         card=card,
     )

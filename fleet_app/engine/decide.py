@@ -24,6 +24,7 @@ from fleet_app.engine import (
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
 
 
@@ -56,7 +57,8 @@ def _placed(ledger: Ledger, state: FleetState, cut: slices.Slices | None, watch:
     whole = [service for service in state.services if service.slice is None]
     yield from serving.step(ledger, whole, state.growth_gpus)
     yield from slicing.serve(cut) if cut else ()
-    yield from admission.step(ledger, watch)
+    gate = Gate(ledger, state.services) if ledger.policy.pulls.sources else None
+    yield from admission.step(ledger, watch, gate)
     yield from slicing.admit(cut) if cut else ()
 
 

@@ -80,6 +80,9 @@ def sentence_of(
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
+    elif wait.reason is Reason.PULLING:
+        pulls = f"{wait.asked} pull{'s' if wait.asked > 1 else ''} would begin for it at {wait.level}"
+        why = f"{pulls}, where {wait.available} more may now; {_listed(wait.blocked_by)} is first"
     else:
         short = f"for {wait.group} " if wait.group else ""
         why = f"needs {_bundles(workload, whole=whole)}; {short}{_about_room(wait, leaving)}"
@@ -137,6 +140,8 @@ def _of_service(service: Service, wait: Wait | None) -> str:
         case Reason.QUOTA_USED:
             left = f"team {service.team} has {wait.available} GPUs left of its nominal"
             return f"{has}; {left}, a replica needs {wait.asked}"
+        case Reason.APART:
+            return f"{has}; on every serving node that could have room it would be beside what the policy keeps it from"
         case Reason.UNKNOWN_TEAM:
             return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
@@ -242,6 +247,8 @@ def _leaving(rooms: Sequence[DomainRoom]) -> str:
     names = sorted({name for room in rooms for name in room.drainable})
     kept_out = sorted({name for room in rooms for name in room.quarantined})
     quarantined = f"; quarantined there: {_listed(kept_out)}" if kept_out else ""
+    spares = sorted({name for room in rooms for name in room.spares})
+    quarantined += f"; kept as spares there: {_listed(spares)}" if spares else ""
     coming = f"draining there: {draining}; " if draining else ""
     return f"{coming}drainable there: {_listed(names) or 'nobody'}{quarantined}"
 

@@ -14,6 +14,7 @@ from fleet_app.engine.eligibility import asker, eligible, sought, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.reclaim import Eviction
 from fleet_app.engine.values import Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
@@ -21,10 +22,10 @@ from fleet_app.engine.workload import Workload
 Answer = Iterator[Action | Wait]
 
 
-def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, watched: bool) -> Answer:
     """Yield the admission of a queued workload, or its wait and the drains that make room for it.
 
-    `watched` is whether its wait is to say what each domain has.
+    `watched` is whether its wait is to say what each domain has. `gate` is that of what has to be pulled first.
     """
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
@@ -35,6 +36,12 @@ def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
         return
     nodes = _nodes(ledger, workload)
     chosen = _now(ledger, workload, nodes)
+    pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
+    if pulling is not None:
+        yield pulling
+        if not yields:
+            _keep(ledger, workload, for_room=True)
+        return
     if chosen is not None:
         for name, shape in zip(chosen, workload.shapes, strict=True):
             ledger.give(workload.team, (name,), shape, firm=not yields)

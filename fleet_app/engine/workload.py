@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
 from fleet_app.engine.values import Shape
@@ -57,8 +58,9 @@ class Workload:
     its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
-    somebody sits at, and of no use when nobody does. `slice` is the part of one card that it asks for in place of whole
-    GPUs (V1), `card` is the index of the card that it has that on.
+    somebody sits at, and of no use when nobody does. `artifacts` have to be on a node before it starts there. `slice`
+    is the part of one card that it asks for in place of whole GPUs (V1), `card` the index of the card that it has that
+    on.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Workload:
     going_for: str | None = None
     broken_drains: int = 0
     interactive: bool = False
+    artifacts: tuple[Artifact, ...] = ()
     slice: Slice | None = None
     card: int | None = None
 
@@ -181,5 +184,6 @@ class Service:
     wanted: int = 0
     floor: int = 0
     spread: bool = False
+    artifacts: tuple[Artifact, ...] = ()
     grants: tuple[Grant, ...] = ()
     slice: Slice | None = None

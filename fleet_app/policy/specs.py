@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Kind, Workload, widest
 from fleet_app.policy.asks import Ask, check_ask
@@ -59,6 +60,14 @@ def _check_entrypoint(value: str) -> str:
     return value
 
 
+class ArtifactSpec(Section):
+    """An image or weights that a node must have: its `size`, and its `source`, a registry or store of the policy."""
+
+    name: Name
+    size: Mebibytes
+    source: Name
+
+
 class WorkloadSpec(Section):
     """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
 
@@ -83,6 +92,7 @@ class WorkloadSpec(Section):
     grace: PositiveSeconds
     max_run_time: PositiveSeconds | None = None
     interactive: Annotated[bool, Field(strict=True)] = False
+    artifacts: Annotated[tuple[ArtifactSpec, ...], Field(max_length=64)] = ()
     notice: NoticeKind
     partition: str | None = None
     share: str | int | float | None = None
@@ -213,6 +223,10 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         grace_s=spec.grace,
         max_run_s=spec.max_run_time,
         interactive=spec.interactive,
+        artifacts=tuple(
+            Artifact(name=one.name, size_mib=one.size, source=one.source)
+            for one in sorted(spec.artifacts, key=lambda one: one.name)
+        ),
         movable=spec.notice == "library",
     )
 

@@ -258,7 +258,21 @@ def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool
         and (node.node_class is NodeClass.TRAINING or headroom)
         and (workload.accelerator in {None, node.accelerator} or (workload.groups and not shape.gpus))
         and ((workload.bundles == 1 and workload.minimum is None) or node.name not in replicas)
+        and (case.yields(workload) or workload.requeued or node.name not in spare_nodes(case))
     )
+
+
+def spare_nodes(case: Case) -> set[str]:
+    """Return the last nodes of each domain, in the fabric's order, that have nothing that never yields on them (P8)."""
+    rules = case.policy.spares
+    depth = case.policy.levels.index(rules.level) + 1 if rules.level is not None else 0
+    firm = {name for one in case.state.workloads if one.holding and not case.yields(one) for name in one.nodes}
+    able: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in sorted(case.state.nodes, key=lambda one: (one.domains, one.name), reverse=True):
+        training = node.node_class is NodeClass.TRAINING and sound(case, node)
+        if training and node.name not in firm and node.foreign.gpus == 0 and len(node.domains) >= depth:
+            able[node.domains[:depth]].append(node.name)
+    return {name for names in able.values() for name in names[: rules.nodes]}
 
 
 def domain(case: Case, workload: Workload, node: Node) -> tuple[str, ...] | None:
@@ -322,7 +336,7 @@ def what_must_end_ends(case: Case) -> None:
 def is_idle(case: Case, workload: Workload) -> bool:
     """Return whether a session ran unused for as long as the policy allows, by a measurement of the last 10 minutes."""
     rules = case.policy.idle
-    if not workload.interactive or workload.phase is not Phase.RUNNING:
+    if not workload.interactive or told_to_end(workload) or workload.started_at is None or not workload.holding:
         return False
     seen = [one for one in case.state.usage if one.subject == workload.name and case.now - one.until <= 600.0]
     unused = [one for one in seen if one.sm_active_percent <= rules.used_percent]
@@ -442,6 +456,54 @@ def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
     return over
 
 
+def replicas_are_apart(case: Case) -> None:
+    """S8: no grant is given on a node that has too many of the service, or one of a service that it is apart from."""
+    taken = {(action.service, action.grant) for action in case.actions(TakeGrant)}
+    there: dict[str, Counter[str]] = defaultdict(Counter)
+    for service in case.state.services:
+        for grant in service.grants:
+            there[grant.node][service.name] += (service.name, grant.name) not in taken
+    for action in case.actions(GiveGrant):
+        there[action.node][action.service] += 1
+    apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
+    most = {one.service: one.per_node for one in case.policy.affinities if one.per_node is not None}
+    for action in case.actions(GiveGrant):
+        here = +there[action.node]
+        assert here[action.service] <= most.get(action.service, here[action.service]), action
+        assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
+
+
+def pulls_are_limited(case: Case) -> None:
+    """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
+    limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
+    begun: Counter[str] = Counter()
+    for workload in case.state.workloads:
+        if workload.phase is Phase.ADMITTED and not workload.killed:
+            begun += lacking(case, workload, workload.nodes)
+    for service in case.state.services:
+        starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
+        ready = sorted(grant.node for grant in service.grants if not grant.occupied)[:starting]
+        begun += lacking(case, service, ready)
+    waits = [wait for wait in case.plan.waits if wait.reason is Reason.PULLING]
+    for action in case.actions(Admit):
+        more = lacking(case, case.workloads[action.workload], action.nodes)
+        for source in more.keys() & limits.keys():
+            assert not begun[source] or begun[source] + more[source] <= limits[source], action
+        begun += more
+    assert not waits or any(begun[source] for source in limits), waits
+
+
+def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counter[str]:
+    """Return how many pulls from each source it takes to start on the nodes."""
+    return Counter(
+        artifact.source
+        for name in set(nodes)
+        if name in case.nodes
+        for artifact in one.artifacts
+        if artifact.name not in case.nodes[name].cached
+    )
+
+
 def quotas_are_kept(case: Case) -> None:
     """I5, Q1 to Q3: no admission or grant causes an excess or enlarges one; who never yields keeps to its nominal."""
     before = excess(case.policy.quotas, usage(case, after=False))
@@ -492,7 +554,7 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
     for place, workload in enumerate(order):
         wait = case.wait(workload.name) if workload.slice is None else None
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
-        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
+        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM, Reason.PULLING}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
                 spared = sum(least(one) for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
@@ -673,6 +735,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
     Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
     """
     waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    if case.policy.affinities:
+        return  # where replicas may not be beside one another, room is not enough
     if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or _comes_free_for_serving(case):
         return
     for wait in waits:
@@ -771,6 +835,8 @@ LAWS: dict[str, Callable[[Case], None]] = {
         reclaim_is_one_way,
         what_must_end_ends,
         gangs_reclaim_from_borrowers_only,
+        pulls_are_limited,
+        replicas_are_apart,
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,
