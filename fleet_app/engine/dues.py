@@ -181,7 +181,7 @@ class Dues:
         gpus = self._more(team, more)
         self._parts[team] += more
         if gpus:
-            self._ledger.charge(team, gpus)
+            self._ledger.charge(team, gpus, firm=True)
 
     def _more(self, team: str, more: int) -> int:
         before = self._parts.get(team, 0)

@@ -154,11 +154,7 @@ class Ledger:
         for node in nodes:
             gpus += shape.gpus
             self._seat(node, shape)
-        self._charge(team, gpus, firm=firm)
-
-    def charge(self, team: str, gpus: int) -> None:
-        """Take quota for what never yields and is on no whole GPU of any node, from now on (V6)."""
-        self._charge(team, gpus, firm=True)
+        self.charge(team, gpus, firm=firm)
 
     def withhold(self, node: str, gpus: int) -> None:
         """Let whole work have so many GPUs of a node less from now on: their cards are for slices (V1)."""
@@ -376,7 +372,8 @@ class Ledger:
             self.free[node] -= shape
             self.most_gpus[node] -= shape.gpus
 
-    def _charge(self, team: str, gpus: int, *, firm: bool) -> None:
+    def charge(self, team: str, gpus: int, *, firm: bool) -> None:
+        """Take quota from now on; `firm` is whether it is for what never yields."""
         quota.charge(self.tree, self.used, team, gpus)
         self._charge_soon(team, gpus)
         if firm:
