@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
@@ -55,6 +56,7 @@ def node(
     foreign: Shape = NOTHING,
     owners: Sequence[str] = (),
     down_since: float | None = None,
+    cached: Sequence[str] = (),
     cards: Sequence[Card] = (),
 ) -> Node:
     """Return a training node with 8 GPUs; `at` is its place in the fabric, outermost first: spine/leaf."""
@@ -69,6 +71,7 @@ def node(
         foreign=foreign,
         foreign_owners=tuple(owners),
         down_since=down_since,
+        cached=tuple(cached),
         cards=tuple(cards),
     )
 
@@ -92,6 +95,10 @@ def workload(
     cpus: int = 0,
     memory_mib: int = 0,
     groups: Mapping[str, tuple[int, Shape]] | None = None,
+    minimum: int | None = None,
+    at_most: int | None = None,
+    going: Sequence[str] = (),
+    going_by: float | None = None,
     within: str | None = None,
     accelerator: str | None = None,
     submitted_at: float = 0.0,
@@ -107,12 +114,14 @@ def workload(
     broken_drains: int = 0,
     expired: bool = False,
     interactive: bool = False,
+    artifacts: Sequence[Artifact] = (),
     slice: Slice | None = None,  # noqa: A002  # as the field is called
     card: int | None = None,
 ) -> Workload:
     """Return a workload; one that is `on` nodes runs there since `started_at` (default: its submission).
 
     With `groups`, such as `{"ps": (1, shape(0, cpus=16)), "actors": (4, shape(8))}`, it has those bundles instead.
+    With `minimum` it is elastic, and on as few nodes as it is, of `at_most` bundles.
     """
     parts = tuple(Group(name=each, bundles=count, shape=of) for each, (count, of) in (groups or {}).items())
     known = phase or (Phase.RUNNING if on else Phase.QUEUED)
@@ -123,8 +132,11 @@ def workload(
         team=team,
         priority=priority,
         shape=widest(parts) if parts else shape(gpus, cpus=cpus, memory_mib=memory_mib),
-        bundles=sum(part.bundles for part in parts) or len(on) or nodes,
+        bundles=sum(part.bundles for part in parts) or at_most or len(on) or nodes,
         groups=parts,
+        minimum=minimum,
+        going=tuple(going),
+        going_by=going_by,
         within=within,
         accelerator=accelerator,
         submitted_at=submitted_at,
@@ -143,6 +155,7 @@ def workload(
         broken_drains=broken_drains,
         expired=expired,
         interactive=interactive,
+        artifacts=tuple(artifacts),
         slice=slice,
         card=card,
     )

@@ -46,6 +46,9 @@ class FakeTelemetry:
     def usage(self) -> tuple[Usage, ...]:
         return tuple(self._world.usage.values())
 
+    def cached(self) -> dict[str, tuple[str, ...]]:
+        return dict(self._world.cached)
+
 
 class FakeCluster:
     """Ray's nodes and groups."""

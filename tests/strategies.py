@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import (
+    Affinity,
     Boundary,
     FlavorQuota,
     Headroom,
@@ -22,8 +24,11 @@ from fleet_app.engine.policy import (
     Ordering,
     Policy,
     PriorityClass,
+    Pulls,
     Quota,
     Slicing,
+    Source,
+    Spares,
 )
 from fleet_app.engine.reclaim import EXACT_UP_TO
 from fleet_app.engine.values import NOTHING, Condition, Node, Shape
@@ -49,6 +54,8 @@ from tests.virtual import Fleet
 
 T = TypeVar("T")
 
+IMAGE = Artifact(name="image", size_mib=20_480, source="registry")
+WEIGHTS = Artifact(name="weights", size_mib=81_920, source="store")
 URGENT = PriorityClass(name="training-urgent", value=60_000)
 POLITE = PriorityClass(name="training-polite", value=900, yields=True)
 TEAMS = ("research", "vision", "speech", "serving")
@@ -73,8 +80,39 @@ def policies(draw: st.DrawFn) -> Policy:
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
     ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
     return replace(
-        rules, drain=replace(rules.drain, restart_cost_s=restart_s), ordering=ageing, idle=Idle(after_s=60.0)
+        rules,
+        drain=replace(rules.drain, restart_cost_s=restart_s),
+        ordering=ageing,
+        idle=Idle(after_s=60.0),
+        pulls=draw(pulls()),
+        affinities=draw(affinities()),
+        spares=draw(spares()),
     )
+
+
+def pulls() -> st.SearchStrategy[Pulls]:
+    """Return no limits as often as tight ones."""
+    tight = (Source(name="registry", most_at_once=1), Source(name="store", most_at_once=2))
+    return st.sampled_from([Pulls(), Pulls(), Pulls(sources=tight), Pulls(sources=tight, most_per_node=1)])
+
+
+def affinities() -> st.SearchStrategy[tuple[Affinity, ...]]:
+    """Return nothing as often as what is in each other's way."""
+    spread = (Affinity(service="s0", spread="leaf"),)
+    return st.sampled_from(
+        [
+            *[()] * 3,
+            spread,
+            (Affinity(service="s0", per_node=1), Affinity(service="s1", per_node=2)),
+            (Affinity(service="s1", apart_from=("s0",)), *spread),
+        ]
+    )
+
+
+def spares() -> st.SearchStrategy[Spares]:
+    """Return none more often than one or two, of the fleet or of each domain."""
+    one = (Spares(level="spine", nodes=1), Spares(level="leaf", nodes=1), Spares(nodes=2))
+    return st.sampled_from([*[Spares()] * 4, *one])
 
 
 def limits() -> st.SearchStrategy[dict[str, int | None]]:
@@ -98,6 +136,7 @@ def nodes(draw: st.DrawFn, *, depth: int, sizes: Sequence[int] = (4, 4, 4, 2, 8)
             serving=draw(st.sampled_from([False, False, True])),
             accelerator=draw(st.sampled_from(["h100", "h100", "a100"])) if mixed else "h100",
             driver=draw(st.sampled_from(["550", "550", "560"])) if mixed else "550",
+            cached=draw(st.sampled_from([(), (), ("image",), ("image", "weights")])),
         )
         found.append(one)
     return tuple(found)
@@ -127,8 +166,12 @@ def backfills(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
 
 @st.composite
 def now_and_then_mixed(draw: st.DrawFn, one: Workload) -> Workload:
-    """Return the workload, now and then with groups of several shapes instead of its bundles."""
-    return mixed(one, draw(groups())) if draw(st.sampled_from([False, False, True])) else one
+    """Return the workload, now and then with groups of several shapes instead of its bundles, or elastic."""
+    how = draw(st.sampled_from(["plain", "plain", "mixed", "elastic"]))
+    if how == "elastic":
+        minimum = draw(st.integers(1, 2))
+        return replace(one, minimum=minimum, bundles=minimum + draw(st.integers(0, 3)))
+    return mixed(one, draw(groups())) if how == "mixed" else one
 
 
 @st.composite
@@ -137,7 +180,10 @@ def groups(draw: st.DrawFn) -> tuple[Group, ...]:
     gpus, cpus = st.sampled_from([0, 1, 2, 4]), st.sampled_from([1, 3, 6])
     some = st.builds(lambda gpus, cpus: shape(gpus, cpus=cpus), gpus, cpus)
     counts = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (1, 1, 1)]))
-    return tuple(Group(name=f"g{place}", bundles=count, shape=draw(some)) for place, count in enumerate(counts))
+    shapes = [draw(some) for _ in counts]
+    if not any(one.gpus for one in shapes):
+        shapes[0] = replace(shapes[0], gpus=1)  # a spec without any GPU is refused
+    return tuple(Group(name=f"g{place}", bundles=count, shape=shapes[place]) for place, count in enumerate(counts))
 
 
 def mixed(one: Workload, parts: tuple[Group, ...]) -> Workload:
@@ -159,6 +205,7 @@ def asks(levels: Sequence[str]) -> st.SearchStrategy[dict[str, Any]]:
             "within": st.sampled_from([None] * 2 * len(levels) + list(levels)),
             "accelerator": st.sampled_from([None] * 8 + ["h100", "a100"]),
             "grace_s": st.sampled_from([30.0, 120.0, 900.0]),
+            "artifacts": st.sampled_from([()] * 4 + [(IMAGE,), (IMAGE, WEIGHTS)]),
             "interactive": st.sampled_from([False, False, True]),
             "max_run_s": st.sampled_from([None, None, 50.0, 300.0, 3000.0]),
         }
@@ -440,7 +487,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "start": lambda fleet, _: virtual.recut(virtual.started(fleet)),
     "wait": lambda fleet, event: virtual.later(fleet, 1.0 + 40.0 * event.amount),
     "submit": _submit,
-    "leave": _to_one(lambda one: one.leaving or one.moving, virtual.left),
+    "leave": _to_one(lambda one: bool(one.going) or one.leaving or one.moving, virtual.left),
     "finish": _to_one(_runs, virtual.completed),
     "save": _to_one(_runs, virtual.saved),
     "move": _to_one(_runs, virtual.asked_to_move),
@@ -491,7 +538,7 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
 @st.composite
 def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
     """Return backfill that runs on one or two of the nodes, its last checkpoint some time ago."""
-    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)) if names else []
+    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)) if names else []
     one = backfill(
         name,
         on=on or ["gone"],
@@ -502,9 +549,14 @@ def lodgers_on(draw: st.DrawFn, name: str, names: Sequence[str]) -> Workload:
         **draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}])),
     )
     one = replace(one, shape=draw(shapes()), killed=draw(st.sampled_from([False] * 7 + [True])))
-    if len(on) < 2 or draw(st.booleans()):
+    how = draw(st.sampled_from(["plain", "mixed", "elastic"])) if len(on) > 1 else "plain"
+    if how == "elastic":
+        going = tuple(on[:1]) if draw(st.booleans()) else ()
+        minimum = draw(st.integers(1, len(on) - len(going)))
+        return replace(one, minimum=minimum, going=going, going_by=1060.0 if going else None)
+    if how == "plain":
         return one
-    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(2)))
+    return mixed(one, tuple(Group(name=f"g{place}", shape=draw(shapes())) for place in range(len(on))))
 
 
 @st.composite

@@ -19,6 +19,7 @@ from fleet_app.engine.plan import (
     Expire,
     GiveGrant,
     GiveSlice,
+    Grow,
     Kill,
     Lose,
     Move,
@@ -27,6 +28,7 @@ from fleet_app.engine.plan import (
     Relabel,
     Release,
     Repartition,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.policy import Policy
@@ -38,11 +40,12 @@ from fleet_app.engine.workload import Grant, Kind, Service, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """That a workload was asked to leave: when, and for whom."""
+    """That a workload was asked to leave: when, and for whom; with `nodes` only its members there."""
 
     at: float
     workload: str
     beneficiary: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class Fleet:
     services: tuple[Service, ...] = ()
     ended: tuple[Workload, ...] = ()
     drains: tuple[Drained, ...] = ()
+    shrinks: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     growth_gpus: int | None = None
@@ -136,8 +140,8 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 fleet = _put(fleet, _stepped(one, Event.ADMIT, **told))
             case GiveGrant() | GiveSlice():
                 fleet = _granted(fleet, action)
-            case Repartition():
-                fleet = _recut(fleet, action)
+            case Repartition() | Shrink() | Grow():
+                fleet = _recut(fleet, action) if isinstance(action, Repartition) else _resized(fleet, action)
             case TakeGrant():
                 one = fleet.service(action.service)
                 left = tuple(grant for grant in one.grants if grant.name != action.grant)
@@ -231,6 +235,16 @@ def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
     return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
 
 
+def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
+    one = fleet.workload(action.workload)
+    if isinstance(action, Grow):
+        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes)))
+    going = (*one.going, *action.nodes)
+    told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
+    fleet = replace(fleet, shrinks=(*fleet.shrinks, told))
+    return _put(fleet, replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary))
+
+
 def later(fleet: Fleet, seconds: float) -> Fleet:
     """Let time pass."""
     return replace(fleet, now=fleet.now + seconds)
@@ -278,6 +292,9 @@ def left(fleet: Fleet, *names: str) -> Fleet:
             stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
             event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
             fleet = _put(fleet, _emptied(_stepped(stopping, event)))
+        elif one.going and (not names or one.name in names):
+            stay = tuple(node for node in one.nodes if node not in one.going)
+            fleet = _put(fleet, replace(one, nodes=stay, going=(), going_by=None, going_for=None))
     return fleet
 
 
@@ -419,6 +436,9 @@ def _emptied(one: Workload) -> Workload:
         saved_at=None,
         deadline_at=None,
         drained_for=None,
+        going=(),
+        going_by=None,
+        going_for=None,
         killed=False,
         requeued=True,
         attempt=one.attempt + ran,

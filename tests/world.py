@@ -151,6 +151,7 @@ class World:
     adopted_for: dict[str, str] = field(default_factory=dict)
     grants: dict[str, tuple[int, tuple[Fence, ...]]] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
+    cached: dict[str, tuple[str, ...]] = field(default_factory=dict)
     deaths: dict[str, Death] = field(default_factory=dict)
     notices: dict[str, float | None] = field(default_factory=dict)
     lease: float = 0.0

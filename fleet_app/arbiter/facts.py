@@ -46,6 +46,10 @@ class Unmeasured:
         """Return nothing: nothing is known, and nothing follows from that (W3)."""
         return ()
 
+    def cached(self) -> Mapping[str, tuple[str, ...]]:
+        """Return nothing: whatever has to be on a node has to be pulled (G1)."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
@@ -80,6 +84,7 @@ class Facts:
     board: BoardView = field(default_factory=BoardView)
     names: Mapping[str, str] = field(default_factory=dict)
     usage: tuple[Usage, ...] = ()
+    cached: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def ready(self, group: GroupView) -> bool:
         """Return whether a group has all of its bundles, on living nodes of the fleet."""
@@ -142,6 +147,7 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
         board=ports.board.observe(),
         names={node.node_id: name for name, node in nodes.items() if node.alive},
         usage=ports.telemetry.usage(),
+        cached=ports.telemetry.cached(),
     )
 
 

@@ -22,6 +22,7 @@ from fleet_app.engine.plan import (
     Drain,
     Expire,
     GiveGrant,
+    Grow,
     Kill,
     Lose,
     Move,
@@ -31,6 +32,7 @@ from fleet_app.engine.plan import (
     Quarantine,
     Relabel,
     Release,
+    Shrink,
     TakeGrant,
 )
 from fleet_app.engine.workload import Workload
@@ -60,18 +62,25 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
             drain(book, action, now)
         case Move():
             move(book, action, now)
-        case Kill():
-            _kill(book, action, now)
-        case Lose():
-            _lose(book, action, now)
+        case Kill() | Lose():
+            _end(book, action, now)
         case GiveGrant():
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
         case Quarantine() | Release() | Relabel():
             _on_node(book, action, now)
+        case Shrink() | Grow():
+            pass  # nothing elastic is in the book: a spec that asks for it is refused
         case _:
             assert_never(action)
+
+
+def _end(book: Book, action: Kill | Lose, now: float) -> None:
+    if isinstance(action, Kill):
+        _kill(book, action, now)
+    else:
+        _lose(book, action, now)
 
 
 def _on_node(book: Book, action: Quarantine | Release | Relabel, now: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
@@ -155,11 +156,13 @@ def nodes_seen(
     facts: Facts, policy: Policy, sightings: Sightings, owners: Mapping[str, tuple[str, ...]]
 ) -> tuple[Node, ...]:
     """Return the living nodes of the fleet as the engine knows them."""
-    return tuple(
+    found = (
         _node(name, node, policy, foreign_on(sightings, name), owners.get(name, ()))
         for name, node in facts.nodes.items()
         if node.alive
     )
+    cached = facts.cached
+    return tuple(replace(node, cached=cached[node.name]) if node.name in cached else node for node in found)
 
 
 def _node(name: str, node: NodeView, policy: Policy, foreign: Shape, owners: tuple[str, ...]) -> Node:

@@ -218,10 +218,13 @@ class Board(Protocol):
 
 
 class Telemetry(Protocol):
-    """Whoever measures GPUs."""
+    """Whoever measures GPUs, and knows what nodes have on their disks."""
 
     def usage(self) -> tuple[Usage, ...]:
         """Return what is known of how much workloads and services use, by their names; nothing where it is not."""
+
+    def cached(self) -> Mapping[str, tuple[str, ...]]:
+        """Return by node the names of the artifacts that are on it already; nothing where that is not known."""
 
 
 class Clock(Protocol):

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import mixed, placement, reclaim, refusal, reserving
+from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.lines import Line
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -21,34 +24,38 @@ Answer = Iterator[Action | Wait]
 HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN}
 """What no wait ends: it is in nobody's way (O3)."""
 
+ITS_OWN = {Reason.DRAIN_UNDER_WAY, Reason.PULLING}
+"""What somebody waits for that another who asks for the same may not have to."""
 
-def step(ledger: Ledger, watch: str | None = None) -> Iterator[Part]:
+
+def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> Iterator[Part]:
     """Yield an admission or a wait for every queued workload, and the drains that make room.
 
     The room that is left only shrinks, so what was refused once is refused to all that ask for the same. Where a
     team's queue is strict, nobody passes the first of it that waits (O6).
-    `watch` names the workload whose wait is to say what each domain has.
+    `watch` names the workload whose wait is to say what each domain has. Whoever may start goes through the `gate` of
+    what has to be pulled first, where there is one.
     """
     refused: dict[object, Wait] = {}
     first: dict[str, list[Workload]] = {}
     for line in in_turn(ledger, watch):
         workload = line.first
         ahead = _ahead(first, workload) if first else None
-        question = (line.asked, passed(ledger, workload)) if ahead is None else (workload.team, ahead)
+        question = _asked(ledger, line) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
             yield known.of(workload.name, line.refuse())
             continue
-        for part in _answer(ledger, workload, ahead, watched=workload.name == watch):
-            if not isinstance(part, Wait) or part.reason is Reason.DRAIN_UNDER_WAY:
+        for part in _answer(ledger, workload, gate, ahead, watched=workload.name == watch):
+            if not isinstance(part, Wait):
                 yield part
                 continue
-            refused[question] = part
-            if part.reason not in HOPELESS and ahead is None and ledger.tree.strict(workload.team):
+            strict = part.reason not in HOPELESS and ahead is None and ledger.tree.strict(workload.team)
+            if strict:
                 first.setdefault(workload.team, []).append(workload)
-                yield part
-            else:
-                yield part.also(line.refuse())
+            if part.reason not in ITS_OWN:
+                refused[question] = part
+            yield part if strict or part.reason in ITS_OWN else part.also(line.refuse())
 
 
 def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:
@@ -59,17 +66,25 @@ def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str |
     return None
 
 
-def _answer(ledger: Ledger, workload: Workload, ahead: str | None, *, watched: bool) -> Answer:
+def _asked(ledger: Ledger, line: Line) -> object:
+    """Return what the answer depends on; whether it was torn down only where spares are kept for such (P8)."""
+    first = line.first
+    return (line.asked, passed(ledger, first), is_barred(ledger, first))
+
+
+def _answer(ledger: Ledger, workload: Workload, gate: Gate | None, ahead: str | None, *, watched: bool) -> Answer:
     """Return what becomes of a workload; `ahead` is the first that waits of a team whose queue is strict (O6)."""
     if ahead is not None:
         return iter([refusal.behind(workload, ahead)])
-    return _consider(ledger, workload, watched=watched)
+    return _consider(ledger, workload, gate, watched=watched)
 
 
-def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched: bool) -> Answer:
     if workload.groups:
-        yield from mixed.consider(ledger, workload, watched=watched)
+        yield from mixed.consider(ledger, workload, gate, watched=watched)
         return
+    if workload.minimum is not None:
+        workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
         keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
@@ -78,10 +93,16 @@ def _consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
     nodes = eligible(ledger, workload)
     rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
     chosen = _now(ledger, workload, nodes)
-    if chosen is not None:
+    pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
+    if pulling is not None:
+        firm = not ledger.class_of(workload).yields
+        yield reserving.keep(ledger, workload, pulling, for_room=True) if firm else pulling
+    elif chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
-        yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
+        where = placement.where([ledger.nodes[name] for name in chosen])
+        about = gate.about(workload, chosen) if gate is not None else ""
+        yield Admit(workload=workload.name, nodes=chosen, why=where + about)
     elif ledger.class_of(workload).yields:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
@@ -123,5 +144,5 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         available=ready,
         level=workload.within,
         rooms=rooms,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )

@@ -6,7 +6,7 @@ Runs the decision and watches it: what it finds is what was decided, not what an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet_app.engine import quota
 from fleet_app.engine.decide import plan_of, steps
@@ -120,8 +120,10 @@ def _borrows(tree: QuotaTree, name: str, share: int) -> str:
 
 def _outcome(turn: _Turn, one: Workload, kept: Mapping[str, int]) -> str:
     other, part = turn.workload, turn.part
-    if isinstance(part, Admit | AdmitSlice):
-        return f"starts now with {other.slice.text if other.slice else f'{other.gpus} GPUs'}"
+    if isinstance(part, AdmitSlice):
+        return f"starts now with {other.slice.text if other.slice else ''}"
+    if isinstance(part, Admit):
+        return f"starts now with {sum(shape.gpus for _, shape in replace(other, nodes=part.nodes).seats)} GPUs"
     nodes = kept.get(other.name, 0)
     if part.reason is Reason.DRAIN_UNDER_WAY:
         return f"waits for {other.gpus} GPUs that are coming free for it"

@@ -173,9 +173,15 @@ def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[st
 
 def _may_move(ledger: Ledger, service: Service, grant: Grant) -> bool:
     """Return whether a grant may move: a running replica only where both fit into its team's nominal (F4)."""
-    if service.spread or service.shape.gpus == 0:
+    if service.spread or service.shape.gpus == 0 or service.name in _kept_apart(ledger):
         return False
     return not grant.occupied or ledger.firm_left(service.team) >= service.shape.gpus
+
+
+def _kept_apart(ledger: Ledger) -> set[str]:
+    """Return the services that the policy keeps apart from others, or has others keep apart from (S8): they stay."""
+    rules = ledger.policy.affinities
+    return {one.service for one in rules} | {name for one in rules for name in one.apart_from}
 
 
 def _may_restart(ledger: Ledger, workload: Workload) -> bool:

@@ -9,10 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fleet_app.engine import admission, draining, health, idle, recutting, relabelling, serving, slices, slicing
+from fleet_app.engine import (
+    admission,
+    draining,
+    elastic,
+    health,
+    idle,
+    recutting,
+    relabelling,
+    serving,
+    slices,
+    slicing,
+)
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
 
 
@@ -33,12 +45,31 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
         yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
+    if ledger.members.staying:
+        yield from _then_grow(ledger, _placed(ledger, state, cut, watch))
+    else:
+        yield from _placed(ledger, state, cut, watch)
+    yield from recutting.step(cut) if cut else ()
+
+
+def _placed(ledger: Ledger, state: FleetState, cut: slices.Slices | None, watch: str | None) -> Iterator[Part]:
+    """Yield what services get, then what the queue gets."""
     whole = [service for service in state.services if service.slice is None]
     yield from serving.step(ledger, whole, state.growth_gpus)
     yield from slicing.serve(cut) if cut else ()
-    yield from admission.step(ledger, watch)
+    gate = Gate(ledger, state.services) if ledger.policy.pulls.sources else None
+    yield from admission.step(ledger, watch, gate)
     yield from slicing.admit(cut) if cut else ()
-    yield from recutting.step(cut) if cut else ()
+
+
+def _then_grow(ledger: Ledger, placed: Iterable[Part]) -> Iterator[Part]:
+    """Yield what was placed; where nobody waits, elastic workloads grow after it (R8)."""
+    waits = False
+    for part in placed:
+        waits = waits or (isinstance(part, Wait) and part.reason not in admission.HOPELESS)
+        yield part
+    if not waits:
+        yield from elastic.grow(ledger)
 
 
 def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:

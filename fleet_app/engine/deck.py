@@ -59,6 +59,9 @@ class Deck:
             self.of_node[place.node].append(place)
         self.seats: dict[Place, list[Seated]] = defaultdict(list)
         self.returned: set[str] = set()
+        self.changed: list[Place] = []
+        """Cards that somebody was put on, in the order of that: whoever keeps an index reads on in it."""
+        self._left: dict[Place, int] = {}
         self.given: set[Place] = set()
         """Cards on which something was placed by this decision, or is claimed."""
         for workload in ledger.holding:
@@ -116,14 +119,20 @@ class Deck:
 
     def left(self, place: Place) -> int:
         """Return how much of a card is not taken, in PARTS; the fullest card is used up first (V4)."""
-        accelerator = self.ledger.nodes[place.node].accelerator
-        taken = [seated.slice for seated in self.seats[place]]
-        return PARTS - sum(parts(accelerator, slice_) for slice_ in (*taken, *self.cards[place].foreign))
+        left = self._left.get(place)
+        if left is None:
+            accelerator = self.ledger.nodes[place.node].accelerator
+            taken = [seated.slice for seated in self.seats[place]]
+            used = sum(parts(accelerator, slice_) for slice_ in (*taken, *self.cards[place].foreign))
+            left = self._left[place] = PARTS - used
+        return left
 
     def seat(self, place: Place, seated: Seated) -> None:
         """Put somebody on a card, or let somebody wait for what is coming free there."""
         self.seats[place].append(seated)
         self.given.add(place)
+        self.changed.append(place)
+        self._left.pop(place, None)
 
     def empty(self, place: Place) -> bool:
         """Return whether nothing at all is on a card or meant for it; only then its layout may change (V7)."""

@@ -122,8 +122,10 @@ class Dues:
         """Return what one such slice is charged to a team that has nothing else."""
         return count(due.slice) if flavor(accelerator, due.slice) in self._books else 1
 
-    def for_the_books(self, due: Due, accelerator: str, gone: Sequence[Due], able: Sequence[Due]) -> int | None:
-        """Return how many of those able to leave have to, the first of them first, beside who is gone already (R5).
+    def for_the_books(
+        self, due: Due, accelerator: str, gone: Sequence[Due], able: Sequence[Due]
+    ) -> tuple[int, ...] | None:
+        """Return which of those able to leave have to, the first of them first, beside who is gone already (R5).
 
         All have slices of the same flavor; only what a team borrows can be asked back (R2). None when all are not
         enough, or when the books are the ledger's.
@@ -131,15 +133,16 @@ class Dues:
         book = self._books.get(flavor(accelerator, due.slice))
         if book is None or due.team not in book.tree.entries:
             return None
-        books = dict(book.soon)
+        books, chosen = dict(book.soon), []
         for one in gone:
             quota.charge(book.tree, books, one.team, -count(one.slice))
-        for number in range(len(able) + 1):
+        for place, one in enumerate(able):
             if quota.available(book.tree, books, due.team) >= count(due.slice):
-                return number
-            if number < len(able) and quota.above_nominal(book.tree, books, able[number].team) > 0:
-                quota.charge(book.tree, books, able[number].team, -count(able[number].slice))
-        return None
+                break
+            if quota.above_nominal(book.tree, books, one.team) > 0:
+                quota.charge(book.tree, books, one.team, -count(one.slice))
+                chosen.append(place)
+        return tuple(chosen) if quota.available(book.tree, books, due.team) >= count(due.slice) else None
 
     def has_own(self, due: Due, accelerator: str) -> bool:
         """Return whether the policy gives numbers of its own for the flavor of such a slice."""

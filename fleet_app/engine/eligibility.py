@@ -1,4 +1,4 @@
-"""Where a workload may run, full or not: class, accelerator, replicas, and who is ahead of it (rules P4 to P6, O4, O7).
+"""Where a workload may run, full or not: class, replicas, spares, and who is ahead (rules P4 to P6, P8, O4, O7).
 
 Knows nodes, priority classes and reservations. Does not know room or quota sums.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Sought
+from fleet_app.engine.spares import is_barred, spares_of
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -18,20 +19,23 @@ from fleet_app.engine.workload import Workload
 def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes whose class and accelerator let the workload run there (P5, P6).
 
-    What never yields keeps to training's nodes. What yields may use serving's headroom, but with several bundles
-    only nodes without replicas; having broken the contract too often it loses that headroom. Asked when services
-    have got what is theirs; the answer is the same for all that are alike in this.
+    What never yields keeps to training's nodes, and off spares (P8). What yields may use serving's headroom, but with
+    several bundles only nodes without replicas; having broken the contract too often it loses that headroom. Asked when
+    services have got what is theirs; the answer is the same for all that are alike in this.
     """
     headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
-    alone = workload.bundles > 1
-    key = (headroom, alone, workload.accelerator)
+    alone = workload.bundles > 1 or workload.minimum is not None
+    barred = is_barred(ledger, workload)
+    key = (headroom, alone, workload.accelerator, barred)
     if key not in ledger.memo.eligible:
+        spares = spares_of(ledger) if barred else frozenset()
         ledger.memo.eligible[key] = [
             node
             for node in ledger.placeable()
             if (node.node_class is NodeClass.TRAINING or headroom)
             and (workload.accelerator is None or node.accelerator == workload.accelerator)
             and not (alone and ledger.replicas.get(node.name, 0))
+            and not (barred and node.name in spares)
         ]
     return ledger.memo.eligible[key]
 

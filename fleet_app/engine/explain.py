@@ -80,6 +80,9 @@ def sentence_of(
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
+    elif wait.reason is Reason.PULLING:
+        pulls = f"{wait.asked} pull{'s' if wait.asked > 1 else ''} would begin for it at {wait.level}"
+        why = f"{pulls}, where {wait.available} more may now; {_listed(wait.blocked_by)} is first"
     else:
         short = f"for {wait.group} " if wait.group else ""
         why = f"needs {_bundles(workload, whole=whole)}; {short}{_about_room(wait, leaving)}"
@@ -137,6 +140,8 @@ def _of_service(service: Service, wait: Wait | None) -> str:
         case Reason.QUOTA_USED:
             left = f"team {service.team} has {wait.available} GPUs left of its nominal"
             return f"{has}; {left}, a replica needs {wait.asked}"
+        case Reason.APART:
+            return f"{has}; on every serving node that could have room it would be beside what the policy keeps it from"
         case Reason.UNKNOWN_TEAM:
             return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
@@ -164,6 +169,10 @@ def _of_running(workload: Workload, now: float) -> str:
         left = max(0.0, (workload.deadline_at or now) - now)
         why = over(workload) if workload.expired else f"is draining for {workload.drained_for or 'whoever asked'}"
         return f"{why}: {left:.0f} s left on {where}"
+    if workload.going:
+        left = max(0.0, (workload.going_by or now) - now)
+        members = f"its members on {', '.join(workload.going)} leave for {workload.going_for}, within {left:.0f} s"
+        return f"is {workload.phase} on {where}; {members}"
     return f"is {workload.phase} on {where}"
 
 
@@ -177,7 +186,7 @@ def _of_admitted(plan: Plan, name: str) -> str:
 
 
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
-    already = (one.name for one in state.workloads if one.drained_for == wait.workload and one.leaving)
+    already = (one.name for one in state.workloads if _leaves_for(one, wait.workload))
     return tuple(sorted({*wait.blocked_by, *already}))
 
 
@@ -185,6 +194,11 @@ def _moving(state: FleetState, name: str) -> str:
     """Return who was asked to move for a workload: it waits for none of them (D6)."""
     asked = sorted(one.name for one in state.workloads if one.drained_for == name and one.moving)
     return f"; {_listed(asked)} was asked to move for it at its next checkpoint" if asked else ""
+
+
+def _leaves_for(one: Workload, beneficiary: str) -> bool:
+    """Return whether a workload, or members of it, were told to leave for somebody."""
+    return (one.leaving and one.drained_for == beneficiary) or (bool(one.going) and one.going_for == beneficiary)
 
 
 def _whole(state: FleetState, workload: Workload) -> bool:
@@ -196,10 +210,11 @@ def _bundles(workload: Workload, *, whole: bool) -> str:
     if workload.groups:
         parts = " and ".join(map(_group, workload.groups))
         return f"{parts} together{f' on one {workload.within}' if workload.within else ''}"
-    count = workload.bundles
+    count = workload.bundles if workload.minimum is None else workload.minimum
+    more = f" or up to {workload.bundles}" if count < workload.bundles else ""
     nodes = f"{count} {'whole ' if whole else ''}{'node' if count == 1 else 'nodes'}"
     each = "" if whole else f" with {workload.shape.gpus} free GPUs{'' if count == 1 else ' each'}"
-    return f"{nodes}{each}{f' on one {workload.within}' if workload.within else ''}"
+    return f"{nodes}{each}{more}{f' on one {workload.within}' if workload.within else ''}"
 
 
 def _group(group: Group) -> str:
@@ -232,6 +247,8 @@ def _leaving(rooms: Sequence[DomainRoom]) -> str:
     names = sorted({name for room in rooms for name in room.drainable})
     kept_out = sorted({name for room in rooms for name in room.quarantined})
     quarantined = f"; quarantined there: {_listed(kept_out)}" if kept_out else ""
+    spares = sorted({name for room in rooms for name in room.spares})
+    quarantined += f"; kept as spares there: {_listed(spares)}" if spares else ""
     coming = f"draining there: {draining}; " if draining else ""
     return f"{coming}drainable there: {_listed(names) or 'nobody'}{quarantined}"
 

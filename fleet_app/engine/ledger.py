@@ -14,6 +14,7 @@ from fleet_app.engine import quota
 from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.members import Members, member_of
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -115,6 +116,8 @@ class Ledger:
         self.starts: dict[str, Start] = {}
         self.limited: list[Workload] = []
         self.leaving: set[str] = set()
+        self.members = Members()
+        self.going: list[Workload] = []
         self.holds: list[Hold] = []
         self.changed: list[str] = []
         """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
@@ -182,7 +185,9 @@ class Ledger:
         self.firm[team] += shape.gpus * len(nodes)
 
     def release_soon(self, leaver: Workload) -> None:
-        """Count a workload that was just asked to leave among what is coming free."""
+        """Count a workload, or a member of an elastic one, that was just asked to leave among what is coming free."""
+        if leaver.minimum is not None:
+            leaver = self.members.leave_whole(leaver, self.lodgers)
         self.leaving.add(leaver.name)
         gone_at = leaves_by(self.policy.drain, leaver, self.now)
         for node, shape in leaver.seats:
@@ -195,6 +200,8 @@ class Ledger:
             self.lodgers[node] = stay
             self._known.lodgers.pop(node, None)
         self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
+        if leaver.name in self.members.parents:
+            self._known.lost_gpu_s.pop(self.members.leave(leaver).name, None)
 
     def take_back(self, team: str, node: str, shape: Shape) -> None:
         """Count an idle grant that was just taken back among what is coming free."""
@@ -335,7 +342,7 @@ class Ledger:
         for team in sorted(taken):
             quota.charge(self.tree, self.used, team, taken[team])
         self.used_soon = dict(self.used)
-        for workload in leaving:
+        for workload in (*leaving, *self.going):
             self.release_soon(workload)
 
     def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
@@ -347,12 +354,21 @@ class Ledger:
         if not yields:
             self.firm[workload.team] += gpus
         stays = not workload.leaving
+        elastic = workload.minimum is not None
+        if elastic:
+            self.going += [member_of(workload, node) for node in self.members.enter(workload)] if stays else []
         if workload.max_run_s is not None:
-            self.limited.append(workload)
+            self.limited.append(self.members.rest_of(workload) if elastic else workload)
         for node, shape in workload.seats:
             seats[node].append(shape)
             if yields and stays:
-                self.lodgers[node].append(replace(workload, shape=shape) if mixed else workload)
+                self.lodgers[node].append(self._lodger(workload, node, shape) if mixed or elastic else workload)
+
+    def _lodger(self, workload: Workload, node: str, shape: Shape) -> Workload:
+        """Return who may be asked to leave a node, of a workload that is not the same on each of its nodes."""
+        if workload.minimum is None:
+            return replace(workload, shape=shape)
+        return member_of(workload, node) if node in workload.going else self.members.member_on(workload, node)
 
     def _seat(self, node: str, shape: Shape) -> None:
         if node in self.free:

@@ -14,17 +14,18 @@ from fleet_app.engine.eligibility import asker, eligible, sought, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.reclaim import Eviction
-from fleet_app.engine.values import Node, NodeClass, Shape
+from fleet_app.engine.values import Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
 
 
-def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
+def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, watched: bool) -> Answer:
     """Yield the admission of a queued workload, or its wait and the drains that make room for it.
 
-    `watched` is whether its wait is to say what each domain has.
+    `watched` is whether its wait is to say what each domain has. `gate` is that of what has to be pulled first.
     """
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
@@ -35,6 +36,12 @@ def consider(ledger: Ledger, workload: Workload, *, watched: bool) -> Answer:
         return
     nodes = _nodes(ledger, workload)
     chosen = _now(ledger, workload, nodes)
+    pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
+    if pulling is not None:
+        yield pulling
+        if not yields:
+            _keep(ledger, workload, for_room=True)
+        return
     if chosen is not None:
         for name, shape in zip(chosen, workload.shapes, strict=True):
             ledger.give(workload.team, (name,), shape, firm=not yields)
@@ -109,7 +116,7 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
         asked=workload.bundles,
         available=ready,
         level=workload.within,
-        blocked_by=tuple(victim.name for victim in found.victims),
+        blocked_by=ledger.members.names_of(found.victims),
     )
 
 
@@ -146,8 +153,29 @@ def _short(ledger: Ledger, workload: Workload, reason: Reason, nodes: Sequence[N
 def _rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node], group: str) -> tuple[DomainRoom, ...]:
     """Return what each domain has for one group beside those that are harder to place."""
     level = max(1, sought(ledger, workload).depth)
-    parts = placement.domains(nodes, level)
-    return tuple(_room(ledger, workload, "/".join(key), parts[key], group) for key in sorted(parts))
+    parts, kept_out = placement.domains(nodes, level), placement.domains(_kept_out(ledger, workload, group), level)
+    return tuple(
+        replace(
+            _room(ledger, workload, "/".join(key), parts.get(key, []), group),
+            quarantined=tuple(sorted(node.name for node in kept_out.get(key, ()))),
+        )
+        for key in sorted({*parts, *kept_out})
+    )
+
+
+def _kept_out(ledger: Ledger, workload: Workload, name: str) -> list[Node]:
+    """Return the nodes that only their quarantine keeps a group off, full or not (H4)."""
+    shape = next(group.shape for group in workload.groups if group.name == name)
+    bound = workload.accelerator if shape.gpus else None
+    yields = ledger.class_of(workload).yields
+    return [
+        node
+        for node in ledger.nodes.values()
+        if node.condition is Condition.QUARANTINED
+        and shape.fits(node.capacity)
+        and (yields or node.node_class is NodeClass.TRAINING)
+        and bound in {None, node.accelerator}
+    ]
 
 
 def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node], group: str) -> DomainRoom:

@@ -23,8 +23,11 @@ def find(ledger: Ledger, asker: Asker, nodes: Sequence[Node], is_open: Callable[
     Only nodes that are open to the asker count. Nobody leaves when what is coming free anyway is enough.
     """
     assert asker.sought is not None
-    trial = Trial(ledger, asker, list(filter(is_open, nodes)))
+    able = list(filter(is_open, nodes))
+    trial = Trial(ledger, asker, able)
     victims = () if trial.enough() else _victims(ledger, asker, trial)
+    if victims is None and ledger.members.parents:
+        victims, trial = _wholes(ledger, asker, able), Trial(ledger, asker, able)
     if victims is None:
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
@@ -59,6 +62,13 @@ def _room_by(ledger: Ledger, moment: float) -> Callable[[str, Shape], bool]:
         return shape.fits(ledger.free[name]) or shape.fits(ledger.soon(name) - later)
 
     return fits
+
+
+def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> Victims | None:
+    """Return victims where the members that elastic workloads can spare are not enough (R8)."""
+    with ledger.members.as_wholes(ledger.lodgers):
+        victims = _victims(ledger, asker, Trial(ledger, asker, nodes))
+    return None if victims is None else reclaim.fewer_members(ledger, Trial(ledger, asker, nodes), victims)
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial) -> Victims | None:

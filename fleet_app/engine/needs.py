@@ -1,4 +1,4 @@
-"""How many replicas each service is to have, in three tiers: its floor, what it wants, the immediate headroom (S1, S4).
+"""How many replicas each service is to have, in three tiers: floor, wanted, immediate headroom (S1, S4, S7).
 
 Knows services, their grants and nominal quota. Does not know nodes' room.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import by_precedence
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Grant, Service
 
@@ -23,6 +24,9 @@ class Need:
     floor: int
     wanted: int
     immediate: int = 0
+    affinity: Affinity | None = None
+    apart: tuple[Need, ...] = ()
+    spread_depth: int = 0
 
     @property
     def target(self) -> int:
@@ -47,6 +51,8 @@ def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -
     """Return what each service needs, first to be served first (O2), with so many GPUs held free (S7)."""
     needs = [_need(ledger, service) for service in by_precedence(services)]
     _share_immediate(ledger, needs, immediate_gpus)
+    if ledger.policy.affinities:
+        _set_apart(ledger, needs)
     return needs
 
 
@@ -75,6 +81,18 @@ def _need(ledger: Ledger, service: Service) -> Need:
     occupied = sum(grant.occupied for grant in kept)
     wanted = max(service.wanted, service.floor)
     return Need(service=service, kept=kept, floor=service.floor, wanted=max(wanted, occupied))
+
+
+def _set_apart(ledger: Ledger, needs: Sequence[Need]) -> None:
+    """Give each need its affinity, and those that it must be apart from, whichever of the two says so (S8)."""
+    rules, levels = {one.service: one for one in ledger.policy.affinities}, ledger.policy.levels
+    pairs = {(one.service, other) for one in ledger.policy.affinities for other in one.apart_from}
+    for need in needs:
+        name = need.service.name
+        need.affinity = known = rules.get(name)
+        need.spread_depth = levels.index(known.spread) + 1 if known is not None and known.spread in levels else 0
+        others = (one for one in needs if one is not need)
+        need.apart = tuple(one for one in others if {(name, one.service.name), (one.service.name, name)} & pairs)
 
 
 def _usable(ledger: Ledger, grant: Grant) -> bool:

@@ -33,6 +33,26 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """Give the members of an elastic workload on these nodes notice; what is left of them at the deadline is killed."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    beneficiary: str
+    deadline_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """Give a running elastic workload members on these nodes, in rank order after those that it has."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
     """Give a workload whose maximum run time is over notice to end for good; what is left at the deadline is killed."""
 
@@ -156,7 +176,9 @@ class Repartition:
     why: str
 
 
-OnNodes = Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel
+OnNodes = (
+    Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel | Shrink | Grow
+)
 OnCards = AdmitSlice | GiveSlice | Repartition
 Action = OnNodes | OnCards
 
@@ -184,6 +206,8 @@ class Reason(StrEnum):
     REPARTITION_UNDER_WAY = "repartition-under-way"
     CONTRACT_BROKEN = "contract-broken"
     UNKNOWN_TEAM = "unknown-team"
+    PULLING = "pulling"
+    APART = "apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +215,7 @@ class DomainRoom:
     """What one domain has for a workload: nodes that fit now, that a drain would add, that it has at all.
 
     `drainable` names who could be asked to leave there, on the nodes that do not fit; `quarantined` are nodes that
-    would do if they were not kept out.
+    would do if they were not kept out, `spares` if they were not kept for gangs that were torn down.
     """
 
     domain: str
@@ -201,6 +225,7 @@ class DomainRoom:
     total_nodes: int
     drainable: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +233,8 @@ class Wait:
     """Why a workload, or a replica of a service, does not start now.
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
-    in what the one ahead waits for; for a slice in the unit of its flavor's quota, and in cards. `blocked_by` names who
+    in what the one ahead waits for; for a slice in the unit of its flavor's quota, and in cards; for PULLING in pulls,
+    and `level` is their source or node. `blocked_by` names who
     is ahead, or who has to leave. `group` names the group that room is short for, of those that have room beside one
     another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
@@ -241,6 +267,7 @@ class Wait:
             available=self.available,
             level=self.level,
             blocked_by=self.blocked_by,
+            group=self.group,
             alike=alike,
         )
 

@@ -92,6 +92,44 @@ class RightSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where artifacts come from: how many may be pulled from it at once, and how fast; None where that is not known."""
+
+    name: str
+    most_at_once: int
+    gbit_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulls:
+    """Sources that are limited, and how many pulls one node takes at once; others, and None, are not limited."""
+
+    sources: tuple[Source, ...] = ()
+    most_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spares:
+    """How many `nodes` of each domain of a level, or of the fleet, are kept for gangs that were torn down."""
+
+    level: str | None = None
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affinity:
+    """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
+
+    `spread` names the topology level over whose domains they are spread. What is None says nothing.
+    """
+
+    service: str
+    spread: str | None = None
+    per_node: int | None = None
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
     """How much of serving's idle nominal stays free for the next replicas, in GPUs.
 
@@ -162,6 +200,9 @@ class Policy:
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
     boundary: Boundary | None = None
+    spares: Spares = field(default_factory=Spares)
+    affinities: tuple[Affinity, ...] = ()
+    pulls: Pulls = field(default_factory=Pulls)
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)

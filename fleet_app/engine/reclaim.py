@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from fleet_app.engine import placement
 from fleet_app.engine.ends import grace_s
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Drain
+from fleet_app.engine.members import member_of
+from fleet_app.engine.plan import Drain, Shrink
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
 from fleet_app.engine.values import Node, Shape, total
@@ -48,6 +50,8 @@ def find(
     nodes = [node for node in (rooms.ever() if single is None else _nodes_of(rooms, single)) if is_open(node)]
     trial = Trial(ledger, asker, nodes)
     victims = single or (() if trial.enough() else _victims(ledger, asker, trial, rooms))
+    if victims is None and ledger.members.parents:
+        victims, trial = _wholes(ledger, asker, nodes, rooms), Trial(ledger, asker, nodes)
     if victims is None:
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
@@ -65,18 +69,59 @@ def may_ask_now(ledger: Ledger, victims: Victims) -> bool:
     return most is None or not victims or not ledger.memo.asked or ledger.memo.asked + len(victims) <= most
 
 
-def asked_for_gang(ledger: Ledger, victims: Victims, beneficiary: str, why: str) -> Iterator[Drain]:
+def asked_for_gang(ledger: Ledger, victims: Victims, beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
     """Yield a drain for each victim of a gang, and count them for this cycle (R9)."""
     ledger.memo.asked += len(victims)
     yield from notices(ledger, victims, beneficiary, why)
 
 
-def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: str) -> Iterator[Drain]:
-    """Yield a drain for each victim and count its room as coming (R6); the deadline is the contract's (D1)."""
+def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
+    """Yield a drain for each victim and count its room as coming (R6); the deadline is the contract's (D1).
+
+    The members of one workload that leave are told so together (R8).
+    """
+    leaving: dict[str, Shrink] = {}
     for victim in sorted(victims, key=lambda one: one.name):
         deadline_at = ledger.now + grace_s(ledger.policy.drain, victim)
+        parent = ledger.members.parents.get(victim.name)
         ledger.release_soon(victim)
-        yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=deadline_at, why=why)
+        if parent is None:
+            yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=deadline_at, why=why)
+            continue
+        before = leaving[parent.name].nodes if parent.name in leaving else ()
+        leaving[parent.name] = Shrink(
+            workload=parent.name,
+            nodes=(*before, *victim.nodes),
+            beneficiary=beneficiary,
+            deadline_at=deadline_at,
+            why=why,
+        )
+    yield from leaving.values()
+
+
+def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node], rooms: Rooms) -> Victims | None:
+    """Return victims where the members that elastic workloads can spare are not enough (R8)."""
+    with ledger.members.as_wholes(ledger.lodgers):
+        victims = _victims(ledger, asker, Trial(ledger, asker, nodes), rooms)
+    return None if victims is None else fewer_members(ledger, Trial(ledger, asker, nodes), victims)
+
+
+def fewer_members(ledger: Ledger, trial: Trial, victims: Victims) -> Victims:
+    """Return the victims, but of each elastic workload only members where it can spare all that have to leave."""
+    for whole in victims:
+        parent = ledger.members.elastic.get(whole.name)
+        if parent is None:
+            continue
+        rest = tuple(one for one in victims if one.name != whole.name)
+        members = tuple(member_of(parent, node) for node in whole.nodes)
+        chosen = pruned(ledger, members, partial(_enough_beside, trial, rest))
+        if len(chosen) <= ledger.members.spare(parent):
+            victims = (*rest, *chosen)
+    return victims
+
+
+def _enough_beside(trial: Trial, rest: Victims, members: Victims) -> bool:
+    return trial.enough_without((*rest, *members))
 
 
 def cost(ledger: Ledger, victims: Sequence[Workload]) -> Cost:

@@ -24,12 +24,13 @@ def step(slices: Slices) -> Answer:
     under_way = _under_way(slices, unmet)
     yield from map(_waits, under_way)
     unmet = [one for one in unmet if one not in under_way]
+    free = [place for place in slices.deck.cards if _free_to_change(slices, place)] if unmet else []
     while unmet:
         ask = unmet[0]
-        place = _card_for(slices, ask)
+        place = _card_for(slices, ask, free)
         same = [one for one in unmet if place is not None and _could_go(slices, one, place)]
-        if place is None:
-            unmet.remove(ask)
+        if place is None:  # and none for those that ask for the same: cards only get fewer
+            unmet = [one for one in unmet if not _alike(one, ask)]
             continue
         layout = _layout(slices.accelerator(place), same)
         met = _met(layout, same, slices.slicing.shares)
@@ -53,13 +54,17 @@ def _on(ask: Ask, place: Place) -> bool:
     return any(node.name == place.node for node in ask.nodes)
 
 
+def _alike(one: Ask, other: Ask) -> bool:
+    return (one.due, one.shape, id(one.nodes)) == (other.due, other.shape, id(other.nodes))
+
+
 def _waits(ask: Ask) -> Wait:
     return Wait(workload=ask.name, reason=Reason.REPARTITION_UNDER_WAY, asked=1, available=0)
 
 
-def _card_for(slices: Slices, ask: Ask) -> Place | None:
+def _card_for(slices: Slices, ask: Ask, free: Sequence[Place]) -> Place | None:
     """Return the empty card to cut for an ask: a cut one first, then one of the node with the fewest GPUs left (V7)."""
-    able = [place for place in slices.deck.places(ask.nodes) if _could_go(slices, ask, place)]
+    able = [place for place in free if _could_go(slices, ask, place)]
 
     def worth(place: Place) -> tuple[bool, int]:
         return (slices.deck.cards[place].whole, slices.ledger.free[place.node].gpus)
@@ -71,8 +76,8 @@ def _could_go(slices: Slices, ask: Ask, place: Place) -> bool:
     """Return whether an ask could be met on a card if that were cut for it."""
     node = slices.ledger.nodes[place.node]
     return (
-        _on(ask, place)
-        and _free_to_change(slices, place)
+        _free_to_change(slices, place)
+        and _on(ask, place)
         and bool(_layout(node.accelerator, [ask]))
         and ask.shape.fits(slices.ledger.free[place.node])
         and slices.allows(ask, place, soon=True)

@@ -13,6 +13,7 @@ from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted,
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.spares import is_barred, spares_of
 from fleet_app.engine.values import Block, Condition, Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -109,10 +110,12 @@ def _would_hold(node: Node, workload: Workload, *, yields: bool) -> bool:
 
 
 def _kept_out(ledger: Ledger, workload: Workload) -> list[Node]:
-    """Return the nodes that only their quarantine keeps it off, full or not (H4)."""
+    """Return the nodes that only their quarantine, or that they are spares, keeps it off, full or not (H4, P8)."""
     yields = ledger.class_of(workload).yields
     quarantined = (node for node in ledger.nodes.values() if node.condition is Condition.QUARANTINED)
-    return [node for node in quarantined if _would_hold(node, workload, yields=yields)]
+    found = [node for node in quarantined if _would_hold(node, workload, yields=yields)]
+    spares = sorted(spares_of(ledger)) if is_barred(ledger, workload) else []
+    return found + [node for name in spares if _would_hold(node := ledger.nodes[name], workload, yields=yields)]
 
 
 def _room(
@@ -135,7 +138,8 @@ def _room(
         drainable_nodes=len(able),
         total_nodes=sum(shape.fits(node.capacity) for node in domain),
         drainable=tuple(one.name for one in reclaim.candidates(ledger, seeks, lodgers)),
-        quarantined=tuple(sorted(node.name for node in kept_out)),
+        quarantined=tuple(sorted(node.name for node in kept_out if not node.placeable)),
+        spares=tuple(sorted(node.name for node in kept_out if node.placeable)),
     )
 
 

@@ -17,6 +17,7 @@ from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, depth, eligible
 from fleet_app.engine.ends import Start, gone_at, limit_at
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.members import member_of
 from fleet_app.engine.plan import Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker, Trial
@@ -101,7 +102,7 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
     """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
     trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(seeks, one))
-    staying = (one for one in ledger.limited if one.name not in ledger.leaving and one.name not in trial.gone)
+    staying = (one for one in ledger.limited if one.name not in ledger.leaving and not _is_gone(trial, one))
     here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
     ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
     moment: Moment = ledger.now, ""
@@ -111,6 +112,12 @@ def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
         trial.leave((one,))
         moment = max(ledger.now, limit), name
     return moment if trial.ample else None
+
+
+def _is_gone(trial: Trial, one: Workload) -> bool:
+    """Return whether a workload left, or of an elastic one every member that is in the way."""
+    members = () if one.minimum is None else one.nodes
+    return one.name in trial.gone or any(member_of(one, node).name in trial.gone for node in members)
 
 
 def _always_yields(seeks: Asker, lodger: Workload) -> bool:

@@ -55,11 +55,14 @@ def recommend(state: FleetState, policy: Policy, now: float) -> tuple[Recommenda
 
 
 def _of_workload(policy: Policy, workload: Workload, usage: Usage, now: float) -> Iterator[Recommendation]:
-    """Yield the bundles that would do, or for a single bundle the GPUs: by activity and by memory."""
-    if workload.phase is not Phase.RUNNING or workload.interactive:
+    """Yield the bundles that would do, or for a single bundle the GPUs: by activity and by memory.
+
+    Nothing of a gang of several shapes: what was measured of all of it says nothing of one group.
+    """
+    if workload.phase is not Phase.RUNNING or workload.interactive or workload.groups:
         return
-    single = workload.bundles == 1
-    has, each = (workload.gpus, 1) if single else (workload.bundles, workload.shape.gpus)
+    single = len(workload.nodes) == 1
+    has, each = (workload.gpus, 1) if single else (len(workload.nodes), workload.shape.gpus)
     yield from _smaller(
         policy,
         Recommendation(

@@ -1,4 +1,4 @@
-"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S7).
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S8).
 
 Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
 may start and where; how many the traffic needs is Serve's own affair.
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fleet_app.engine import reclaim
+from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.eligibility import serving_nodes
 from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
@@ -85,7 +86,8 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     if refused is not None:
         yield refused
         return
-    now = rooms_of(ledger, service.shape, serving_nodes(ledger)).now()
+    off = barred(need)
+    now = among(rooms_of(ledger, service.shape, serving_nodes(ledger)).now(), off)
     if now and ledger.available(service.team) >= service.shape.gpus:
         node = _best(ledger, need, now)
         ledger.give(service.team, (node,), service.shape, firm=True)
@@ -94,6 +96,7 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
         need.kept.append(Grant(name="", node=node))
         yield GiveGrant(service=service.name, node=node, shape=service.shape, why=why)
     else:
+        others = [(other, grant) for other, grant in others if grant.node not in off]
         yield from _make_room(ledger, need, others, HEADROOM if immediate else service.name)
 
 
@@ -101,18 +104,18 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
     """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
     service = need.service
     asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
-    rooms = rooms_of(ledger, service.shape, serving_nodes(ledger))
-    if not rooms.soon():
+    rooms, off = rooms_of(ledger, service.shape, serving_nodes(ledger)), barred(need)
+    if not among(rooms.soon(), off):
         yield from _take_for_room(ledger, need, others, lambda node: ledger.soon(node.name))
-    if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in rooms.ever()):
+    if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in among(rooms.ever(), off)):
         yield from _take_for_room(ledger, need, others, lambda node: reclaim.most_room(ledger, asker, node))
-    coming = rooms.soon()
+    coming = among(rooms.soon(), off)
     if coming and ledger.available_soon(service.team) >= service.shape.gpus:
         node = _best(ledger, need, coming)
     else:
-        found = reclaim.find(ledger, asker, serving_nodes(ledger))
+        found = reclaim.find(ledger, asker, serving_nodes(ledger), lambda node: node.name not in off)
         if found is None:
-            yield _wait(ledger, service, Reason.NO_ROOM)
+            yield _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
@@ -176,17 +179,25 @@ def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeG
 
 
 def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:
-    """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its replicas (S2)."""
+    """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its own (S2, S8)."""
     own: dict[str, int] = defaultdict(int)
     for grant in need.kept if need.service.spread else ():
         own[grant.node] += 1
+    crowd = crowds(need, ledger.nodes, nodes)
     gpus = {node.name: ledger.soon(node.name).gpus for node in nodes}
     in_domain: dict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
         in_domain[node.domains] += gpus[node.name]
 
-    def rank(node: Node) -> tuple[int, int, int, tuple[str, ...], str]:
-        return (own[node.name], gpus[node.name], in_domain[node.domains], node.domains, node.name)
+    def rank(node: Node) -> tuple[int, int, int, int, tuple[str, ...], str]:
+        return (
+            crowd.get(node.name, 0),
+            own[node.name],
+            gpus[node.name],
+            in_domain[node.domains],
+            node.domains,
+            node.name,
+        )
 
     return min(nodes, key=rank).name
 
@@ -203,5 +214,7 @@ def _wait(ledger: Ledger, service: Service, reason: Reason) -> Wait:
     if reason in {Reason.QUOTA_USED, Reason.UNKNOWN_TEAM}:
         left = max(0, ledger.firm_left(service.team))
         return Wait(workload=service.name, reason=reason, asked=service.shape.gpus, available=left)
+    if reason is Reason.APART:
+        return Wait(workload=service.name, reason=reason, asked=1, available=0)
     free = len(rooms_of(ledger, service.shape, serving_nodes(ledger)).now())
     return Wait(workload=service.name, reason=reason, asked=1, available=free)

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet_app.engine.cards import Slice
-from fleet_app.engine.deck import Deck, Place, Seated
+from fleet_app.engine.deck import Deck, Place, Seated, grant_name
 from fleet_app.engine.dues import Due, Dues
 from fleet_app.engine.eligibility import distrusted, eligible, serving_nodes
-from fleet_app.engine.layouts import board_of
+from fleet_app.engine.layouts import SHARED, board_of
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.policy import Slicing
+from fleet_app.engine.seating import Seating
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Service, Workload
@@ -48,24 +49,44 @@ class Slices:
     jobs: tuple[Workload, ...]
     booked: frozenset[str]
     unmet: list[Ask] = field(default_factory=list)
+    _seatings: dict[object, Seating] = field(default_factory=dict)
+    _holding: dict[object, list[Place]] = field(default_factory=dict)
+    _accelerators: dict[object, list[str]] = field(default_factory=dict)
 
     def now(self, ask: Ask, alike: Mapping[str, int]) -> Place | None:
         """Return the card for an ask: the fullest on which it fits, of what its team may take (V4).
 
         `alike` counts by node what should be spread.
         """
+        allowed = {one for one in self.accelerators(ask) if self.dues.allows(ask.due, one)}
+        if not alike:
+            question = (ask.slice, ask.shape, id(ask.nodes))
+            index = self._seatings.get(question)
+            if index is None:
+                index = self._seatings[question] = Seating(self.deck, ask.slice, ask.shape, self.holding(ask))
+            return index.fullest(lambda place: self.accelerator(place) in allowed) if allowed else None
         able = [
             place
-            for place in self.deck.places(ask.nodes)
-            if self.deck.open_to(place, ask.shape, ask.slice) and self.allows(ask, place)
+            for place in self.holding(ask)
+            if self.deck.open_to(place, ask.shape, ask.slice) and self.accelerator(place) in allowed
         ]
         return min(able, key=lambda place: (alike.get(place.node, 0), self.deck.left(place)), default=None)
+
+    def holding(self, ask: Ask) -> list[Place]:
+        """Return the cards that have slices such as are asked for, used or not; the same list throughout a decision."""
+        question = (ask.slice.profile, id(ask.nodes))
+        found = self._holding.get(question)
+        if found is None:
+            name = ask.slice.profile or SHARED
+            found = [place for place in self.deck.places(ask.nodes) if name in self.deck.cards[place].layout]
+            self._holding[question] = found
+        return found
 
     def soon(self, ask: Ask) -> Place | None:
         """Return the fullest card on which an ask fits once everybody who is leaving has left."""
         able = [
             place
-            for place in self.deck.places(ask.nodes)
+            for place in self.holding(ask)
             if self.deck.fits_soon(place, ask.slice)
             and ask.shape.fits(self.ledger.soon(place.node))
             and self.allows(ask, place, soon=True)
@@ -82,8 +103,14 @@ class Slices:
 
     def accelerators(self, ask: Ask) -> list[str]:
         """Return the accelerator types on which the ask could be met: as the cards are, or cut anew."""
-        found = {self.accelerator(place) for place in self.deck.places(ask.nodes) if self.could_hold(place, ask.slice)}
-        return sorted(found)
+        question = (ask.slice, id(ask.nodes))
+        known = self._accelerators.get(question)
+        if known is None:
+            able = {
+                self.accelerator(place) for place in self.deck.places(ask.nodes) if self.could_hold(place, ask.slice)
+            }
+            known = self._accelerators[question] = sorted(able)
+        return known
 
     def could_hold(self, place: Place, wanted: Slice) -> bool:
         """Return whether a card has such a slice, used or not, or could be given it."""
@@ -101,11 +128,11 @@ class Slices:
         self.deck.seat(place, Seated(who=who, team=ask.due.team, slice=ask.slice, lodger=lodger))
 
     def wait_for(self, ask: Ask, place: Place) -> None:
-        """Keep what is coming free on a card for an ask."""
+        """Keep what is coming free on a card for a replica."""
         if not ask.shape.is_nothing():
             self.ledger.claim(ask.name, ask.due.team, (place.node,), ask.shape)
         self.dues.wait_for(ask.due, self.accelerator(place))
-        self.deck.seat(place, Seated(who=ask.name, team=ask.due.team, slice=ask.slice))
+        self.deck.seat(place, Seated(who=grant_name(ask.name, "soon"), team=ask.due.team, slice=ask.slice))
 
 
 def begin(ledger: Ledger, state: FleetState) -> Slices | None:

@@ -5,17 +5,18 @@ Gangs never come here: they have whole nodes. Knows the slices and who asks. Doe
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import groupby
 
 from fleet_app.engine import reclaim, yielding
 from fleet_app.engine.deck import Place, grant_name
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
-from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, Shrink, TakeGrant, Wait
 from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
-from fleet_app.engine.workload import Grant, Workload
+from fleet_app.engine.workload import Grant, Kind, Workload
 
 Answer = Iterator[Action | Wait]
 
@@ -58,7 +59,7 @@ def admit(slices: Slices) -> Answer:
         if line in first:
             yield _wait(job.name, Reason.BEHIND, 1, 0, (first[line],))
             continue
-        question = (*line, job.priority, job.kind, job.shape, job.broken_drains)
+        question = (*line, job.priority, job.kind, job.bundles, job.shape, job.broken_drains)
         known = refused.get(question)
         for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
             if isinstance(part, Wait):
@@ -133,7 +134,8 @@ def _take_spare(slices: Slices, ask: Ask, others: Sequence[Spare]) -> Iterator[T
         if place not in able:
             continue
         name = grant_name(other.service.name, grant.name)
-        if slices.deck.fits(place, ask.slice, {*slices.deck.leaving(place), name}):
+        enough = slices.deck.fits(place, ask.slice, {*slices.deck.leaving(place), name})
+        if enough and slices.allows(ask, place, soon=True):  # else the other would have it back in the next cycle
             yield _take(slices, other, grant, f"{ask.name} needs the room")
             return
 
@@ -149,7 +151,7 @@ def _take(slices: Slices, need: Need, grant: Grant, why: str) -> TakeGrant:
     return TakeGrant(service=service.name, grant=grant.name, why=why)
 
 
-def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain]:
+def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
     """Ask victims to leave, and count their slices as coming free."""
     yield from reclaim.notices(slices.ledger, victims, beneficiary, why)
     for victim in victims:
@@ -159,7 +161,7 @@ def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: s
             slices.dues.leave(due, "unknown" if node is None else node.accelerator)
 
 
-def _give_nominal_back(slices: Slices) -> Iterator[Drain]:
+def _give_nominal_back(slices: Slices) -> Iterator[Drain | Shrink]:
     """Let jobs on slices leave for their own team's committed work that waits for nominal only (V6)."""
     for team in sorted(slices.ledger.booked):
         for first in slices.ledger.booked[team][:1]:
@@ -172,22 +174,40 @@ def _in_turn(slices: Slices) -> Iterator[Workload]:
     rank = ranking(slices.ledger.policy, slices.ledger.now)
     for _, alike in groupby(queue(slices.jobs, rank), key=lambda one: (rank(one), one.requeued)):
         waiting = list(alike)
-        shared = all(slices.ledger.class_of(one).borrows for one in waiting)
-        while waiting:
-            firsts = list({one.team: one for one in reversed(waiting)}.values())
-            chosen = min(firsts, key=lambda one: (_share(slices, one), waiting.index(one))) if shared else waiting[0]
-            waiting.remove(chosen)
-            yield chosen
+        if all(slices.ledger.class_of(one).borrows for one in waiting):
+            yield from _by_share(slices, waiting)
+        else:
+            yield from waiting
 
 
-def _share(slices: Slices, job: Workload) -> object:
-    ask = of_job(slices, job)
-    return slices.dues.share(ask.due, slices.accelerators(ask))
+def _by_share(slices: Slices, waiting: Sequence[Workload]) -> Iterator[Workload]:
+    """Yield next whose team would have the smallest dominant share; a turn changes its own team's alone (O5)."""
+    place = {one.name: number for number, one in enumerate(waiting)}
+    lines: dict[str, deque[Workload]] = {}
+    for one in waiting:
+        lines.setdefault(one.team, deque()).append(one)
+
+    def turn(team: str) -> tuple[Fraction, int]:
+        first = lines[team][0]
+        ask = of_job(slices, first)
+        return (slices.dues.share(ask.due, slices.accelerators(ask)), place[first.name])
+
+    turns = {team: turn(team) for team in lines}
+    while turns:
+        team = min(turns, key=turns.__getitem__)
+        yield lines[team].popleft()
+        if lines[team]:
+            turns[team] = turn(team)
+        else:
+            del turns[team]
 
 
 def _consider(slices: Slices, job: Workload) -> Answer:
     if job.team not in slices.ledger.tree.entries:
         yield _wait(job.name, Reason.UNKNOWN_TEAM, 1, 0)
+        return
+    if job.kind is Kind.GANG or job.bundles > 1:
+        yield _wait(job.name, Reason.TOO_LARGE_FOR_FLEET, job.bundles, 0)
         return
     ask = of_job(slices, job)
     place = slices.now(ask, {})

@@ -96,8 +96,12 @@ class Trial:
     def may_go(self, victims: Sequence[Workload]) -> bool:
         """Return whether these may leave after those in `gone`.
 
-        Nobody's team loses more than it borrows, but for what the last victim has beyond that (R2).
+        Nobody's team loses more than it borrows, but for what the last victim has beyond that (R2), and no elastic
+        workload more members than it can spare (R8).
         """
+        members = self.ledger.members
+        if members.parents and not members.can_be_spared([*self.gone.values(), *victims]):
+            return False
         if len(victims) == 1:
             (victim,) = victims
             return self._exempt(victim) or self.books.get(victim.team, 0) > self.ledger.tree.nominal(victim.team)

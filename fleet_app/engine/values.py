@@ -128,6 +128,7 @@ class Node:
     only unique below its parent, so the place in the fabric is the whole prefix.
     `foreign` is what something uses here that the arbiter did not admit; it is never counted as free.
     `down_since` is when it went away (seconds since the epoch); None when it is there, or known to be lost for good.
+    `cached` names the artifacts that are on it already.
     `cards` are its cards one by one, where the fleet cuts or shares cards (V1); `capacity` has only the whole ones.
     """
 
@@ -141,6 +142,7 @@ class Node:
     foreign: Shape = NOTHING
     foreign_owners: tuple[str, ...] = ()
     down_since: float | None = None
+    cached: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
 from fleet_app.engine.values import Shape
@@ -53,10 +54,13 @@ class Workload:
     `movable` is whether it hears a notice that is no signal, so that it can be asked to move (D6).
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
+    With `minimum` it is elastic: it runs with that many bundles or more, `bundles` at most (R8). `going` are those of
+    its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
-    somebody sits at, and of no use when nobody does. `slice` is the part of one card that it asks for in place of whole
-    GPUs (V1), `card` is the index of the card that it has that on.
+    somebody sits at, and of no use when nobody does. `artifacts` have to be on a node before it starts there. `slice`
+    is the part of one card that it asks for in place of whole GPUs (V1), `card` the index of the card that it has that
+    on.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Workload:
     shape: Shape
     bundles: int = 1
     groups: tuple[Group, ...] = ()
+    minimum: int | None = None
     within: str | None = None
     accelerator: str | None = None
     submitted_at: float = 0.0
@@ -83,8 +88,12 @@ class Workload:
     expired: bool = False
     requeued: bool = False
     movable: bool = False
+    going: tuple[str, ...] = ()
+    going_by: float | None = None
+    going_for: str | None = None
     broken_drains: int = 0
     interactive: bool = False
+    artifacts: tuple[Artifact, ...] = ()
     slice: Slice | None = None
     card: int | None = None
 
@@ -116,6 +125,7 @@ class Workload:
             shape.memory_mib,
             self.bundles,
             self.groups,
+            self.minimum,
             self.within,
             self.accelerator,
             self.broken_drains,
@@ -123,9 +133,11 @@ class Workload:
 
     @property
     def gpus(self) -> int:
-        """Return the GPUs of all of its bundles together."""
+        """Return the GPUs of all of its bundles together; of an elastic one those of the members that it has."""
         if self.groups:
             return sum([group.shape.gpus * group.bundles for group in self.groups])
+        if self.minimum is not None and self.nodes:
+            return self.shape.gpus * len(self.nodes)
         return self.shape.gpus * self.bundles
 
     @property
@@ -172,5 +184,6 @@ class Service:
     wanted: int = 0
     floor: int = 0
     spread: bool = False
+    artifacts: tuple[Artifact, ...] = ()
     grants: tuple[Grant, ...] = ()
     slice: Slice | None = None

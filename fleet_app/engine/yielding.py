@@ -33,7 +33,7 @@ class Vacated:
 def find(slices: Slices, ask: Ask) -> Vacated | None:
     """Return the card on which room for the ask costs least, and whom it costs; None when nobody would help."""
     best: tuple[Price, Vacated] | None = None
-    for place in slices.deck.places(ask.nodes):
+    for place in slices.holding(ask):
         here = _on_card(slices, ask, place)
         victims = None if here is None else _with_the_books(slices, ask, place, here)
         if victims:
@@ -94,8 +94,8 @@ def _with_the_books(slices: Slices, ask: Ask, place: Place, here: Victims) -> Vi
         if one.name not in names and _flavor(slices, one) == flavor(accelerator, ask.slice)
     ]
     dues = [_due(slices.ledger, one) for one in able]
-    number = slices.dues.for_the_books(ask.due, accelerator, gone, dues)
-    return None if number is None else (*here, *able[:number])
+    chosen = slices.dues.for_the_books(ask.due, accelerator, gone, dues)
+    return None if chosen is None else (*here, *(able[place] for place in chosen))
 
 
 def _with_the_ledger(slices: Slices, ask: Ask, accelerator: str, here: Victims) -> Victims | None:

@@ -24,7 +24,15 @@ def check(policy: PolicyFile) -> list[Problem]:
     ]
     if found:
         return found  # what follows would only repeat it in other words
-    return [*_contract(policy), *_headroom(policy), *_boundary(policy), *_right_size(policy), *_defaults(policy)]
+    return [
+        *_contract(policy),
+        *_headroom(policy),
+        *_boundary(policy),
+        *_right_size(policy),
+        *_services(policy),
+        *_spares(policy),
+        *_defaults(policy),
+    ]
 
 
 def _topology(policy: PolicyFile) -> Iterator[Problem]:
@@ -212,6 +220,32 @@ def _boundary(policy: PolicyFile) -> Iterator[Problem]:
             )
     if policy.boundary.serving == policy.boundary.training:
         yield Problem(path=("boundary", "training"), what="is the team of serving too", fix="Name another team")
+
+
+def _services(policy: PolicyFile) -> Iterator[Problem]:
+    for name, rules in policy.services.items():
+        if rules.spread is not None and rules.spread not in policy.topology.levels:
+            yield Problem(
+                path=("services", name, "spread"),
+                what=f"{rules.spread!r} is no topology level",
+                fix=closest(rules.spread, policy.topology.levels),
+            )
+        if name in rules.apart_from:
+            yield Problem(
+                path=("services", name, "apart_from"),
+                what="names the service itself",
+                fix="Write per_node: 1 to have no two replicas of it on one node",
+            )
+
+
+def _spares(policy: PolicyFile) -> Iterator[Problem]:
+    level = policy.spares.level
+    if level is not None and level not in policy.topology.levels:
+        yield Problem(
+            path=("spares", "level"),
+            what=f"{level!r} is no topology level",
+            fix=closest(level, policy.topology.levels),
+        )
 
 
 def _right_size(policy: PolicyFile) -> Iterator[Problem]:

@@ -63,6 +63,12 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             min_run_s=policy.drain.min_run,
             most_per_cycle=policy.drain.most_per_cycle,
         ),
+        spares=engine.Spares(level=policy.spares.level, nodes=policy.spares.nodes),
+        affinities=tuple(
+            engine.Affinity(service=name, spread=item.spread, per_node=item.per_node, apart_from=item.apart_from)
+            for name, item in sorted(policy.services.items())
+        ),
+        pulls=_pulls(policy),
         idle=engine.Idle(after_s=policy.idle.after, used_percent=policy.idle.used_percent),
         right_size=engine.RightSize(
             after_s=policy.right_size.after,
@@ -109,6 +115,14 @@ def _boundary(boundary: Boundary) -> engine.Boundary:
         margin_gpus=boundary.margin,
         most_nodes_a_week=boundary.most_nodes_a_week,
     )
+
+
+def _pulls(policy: PolicyFile) -> engine.Pulls:
+    sources = tuple(
+        engine.Source(name=name, most_at_once=item.most_at_once, gbit_per_s=item.gbit_per_s)
+        for name, item in sorted(policy.pulls.sources.items())
+    )
+    return engine.Pulls(sources=sources, most_per_node=policy.pulls.most_per_node)
 
 
 def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.PriorityClass:

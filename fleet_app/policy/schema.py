@@ -140,6 +140,44 @@ class RightSize(Section):
     target_percent: Annotated[int, Field(strict=True, ge=1, le=100)] = 70
 
 
+class Source(Section):
+    """A registry or store: how many pulls from it may be under way at once, and how fast it is, if that is known."""
+
+    most_at_once: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    gbit_per_s: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
+
+
+class Pulls(Section):
+    """Limits on fetching images and weights: of sources, and how many pulls one node takes at once.
+
+    What is not named is not limited.
+    """
+
+    sources: dict[Name, Source] = Field(default_factory=dict)
+    most_per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+
+
+class Spares(Section):
+    """How many nodes of each domain of a `level` are kept for gangs that lost a node; of the fleet without a level.
+
+    Work that yields may use them meanwhile.
+    """
+
+    level: LevelName | None = None
+    nodes: Annotated[int, Field(strict=True, ge=0, le=10_000)] = 0
+
+
+class ServiceRules(Section):
+    """Where the replicas of a service may be: at most `per_node` on one, none beside those of `apart_from`.
+
+    `spread` names the topology level over whose domains they are spread.
+    """
+
+    spread: LevelName | None = None
+    per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+    apart_from: tuple[Name, ...] = ()
+
+
 class Headroom(Section):
     """How many GPUs of serving's idle nominal are kept free for the next replicas.
 
@@ -232,6 +270,9 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
+    spares: Spares = Spares()
+    services: dict[Name, ServiceRules] = Field(default_factory=dict)
+    pulls: Pulls = Pulls()
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
     slicing: Slicing | None = None

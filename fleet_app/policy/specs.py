@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Kind, Workload, widest
 from fleet_app.policy.asks import Ask, check_ask
@@ -59,6 +60,14 @@ def _check_entrypoint(value: str) -> str:
     return value
 
 
+class ArtifactSpec(Section):
+    """An image or weights that a node must have: its `size`, and its `source`, a registry or store of the policy."""
+
+    name: Name
+    size: Mebibytes
+    source: Name
+
+
 class WorkloadSpec(Section):
     """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
 
@@ -83,6 +92,7 @@ class WorkloadSpec(Section):
     grace: PositiveSeconds
     max_run_time: PositiveSeconds | None = None
     interactive: Annotated[bool, Field(strict=True)] = False
+    artifacts: Annotated[tuple[ArtifactSpec, ...], Field(max_length=64)] = ()
     notice: NoticeKind
     partition: str | None = None
     share: str | int | float | None = None
@@ -144,6 +154,7 @@ def spec_from_metadata(
     Keys that are not the fleet's are the user's own and left alone, unless they look like a slip of one of them.
     Raises RequestError.
     """
+    _refuse_elastic(metadata, "metadata")
     problems = [
         Problem(path=(key,), what="is not a key of the fleet", fix=f"{closest(key, SPEC_KEYS)} Else rename it")
         for key in metadata
@@ -212,8 +223,23 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         grace_s=spec.grace,
         max_run_s=spec.max_run_time,
         interactive=spec.interactive,
+        artifacts=tuple(
+            Artifact(name=one.name, size_mib=one.size, source=one.source)
+            for one in sorted(spec.artifacts, key=lambda one: one.name)
+        ),
         movable=spec.notice == "library",
     )
+
+
+def _refuse_elastic(given: Mapping[str, object], source: str) -> None:
+    """Refuse what the engine would decide and nobody could carry out: Ray's placement groups do not shrink."""
+    if "min_nodes" in given:
+        problem = Problem(
+            path=("min_nodes",),
+            what="elastic gangs are not carried out yet: a gang runs with all of its nodes or not at all",
+            fix="Leave it out, and ask for as many nodes as it needs",
+        )
+        refuse([problem], source)
 
 
 def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None, source: str) -> WorkloadSpec:
@@ -224,6 +250,7 @@ def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None,
             fix="Deploy it with Ray Serve and the fleet's autoscaling policy; it then announces itself",
         )
         refuse([problem], source)
+    _refuse_elastic(obj, source)
     refuse_shapes_beside_groups(obj, source)
     spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
     refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")

@@ -21,6 +21,7 @@ from fleet_app.engine.plan import (
     Expire,
     GiveGrant,
     GiveSlice,
+    Grow,
     Kill,
     Lose,
     Move,
@@ -29,6 +30,7 @@ from fleet_app.engine.plan import (
     Reason,
     Relabel,
     Release,
+    Shrink,
     TakeGrant,
     Wait,
 )
@@ -140,8 +142,11 @@ def nothing_is_promised_twice(case: Case) -> None:
     before = used_rooms(case)
     after = dict(before)
     for action in case.actions(Admit):
-        for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+        for name, shape in zip(action.nodes, shapes_of(case, action), strict=True):
             after[name] -= shape
+    for action in case.actions(Grow):
+        for name in action.nodes:
+            after[name] -= case.workloads[action.workload].shape
     for action in case.actions(GiveGrant, GiveSlice):
         assert action.shape == case.services[action.service].shape
         after[action.node] -= action.shape
@@ -166,12 +171,79 @@ def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
         workload = case.workloads[action.workload]
         found = [case.nodes[name] for name in action.nodes]
         assert workload.phase is Phase.QUEUED
-        assert len(set(action.nodes)) == len(action.nodes) == workload.bundles
-        seats = list(zip(found, workload.shapes, strict=True))
+        assert len(set(action.nodes)) == len(action.nodes)
+        assert least(workload) <= len(action.nodes) <= workload.bundles
+        seats = list(zip(found, shapes_of(case, action), strict=True))
         assert all(may_run_on(case, workload, node, shape) for node, shape in seats), (workload, found)
         bound = [node for node, shape in seats if shape.gpus or not workload.groups]
         assert len({(node.accelerator, node.driver) for node in bound}) <= 1
         assert len({domain(case, workload, node) for node in found}) == 1
+
+
+def least(workload: Workload) -> int:
+    """Return with how many bundles a workload can run."""
+    return workload.bundles if workload.minimum is None else workload.minimum
+
+
+def shapes_of(case: Case, action: Admit) -> tuple[Shape, ...]:
+    """Return the shapes of an admitted workload's bundles; of an elastic one there may be fewer than it asks for."""
+    return case.workloads[action.workload].shapes[: len(action.nodes)]
+
+
+def least_gpus(workload: Workload) -> int:
+    """Return the GPUs with which a workload can run."""
+    return workload.gpus if workload.minimum is None else workload.shape.gpus * workload.minimum
+
+
+def leave_gpus(case: Case, workload: Workload) -> int:
+    """Return the GPUs of the members that were or are told to leave."""
+    told = [len(action.nodes) for action in case.actions(Shrink) if action.workload == workload.name]
+    return workload.shape.gpus * (len(workload.going) + sum(told))
+
+
+def gpus_after(case: Case, workload: Workload) -> int:
+    """Return the GPUs that a workload has once the plan's admissions and growth are carried out."""
+    given = [len(action.nodes) for action in case.actions(Admit, Grow) if action.workload == workload.name]
+    if workload.minimum is None:
+        return workload.gpus if workload.holding or given else 0
+    return workload.shape.gpus * (len(workload.nodes) + sum(given))
+
+
+def elastic_workloads_keep_their_minimum(case: Case) -> None:
+    """R8: members leave of what is elastic, runs and yields, never below the minimum; it grows where nobody waits."""
+    for action in case.actions(Shrink):
+        workload = case.workloads[action.workload]
+        assert workload.minimum is not None
+        assert workload.holding
+        assert not told_to_end(workload)
+        assert case.yields(workload)
+        assert workload.priority < priority_of(case, action.beneficiary)
+        assert action.deadline_at == case.now + min(workload.grace_s, case.policy.drain.longest_grace_s)
+    for workload in case.state.workloads:
+        told = [name for action in case.actions(Shrink) if action.workload == workload.name for name in action.nodes]
+        if told:
+            assert set(told) <= set(workload.nodes) - set(workload.going)
+            assert len(told) == len(set(told))
+            assert len(workload.nodes) - len(workload.going) - len(told) >= workload.minimum
+    grown = case.actions(Grow)
+    hopeless = {
+        Reason.UNKNOWN_TEAM,
+        Reason.TOO_LARGE_FOR_FLEET,
+        Reason.TOO_LARGE_FOR_QUOTA,
+        Reason.CONTRACT_BROKEN,
+    }
+    assert not grown or all(wait.reason in hopeless for wait in case.plan.waits)
+    for action in grown:
+        workload = case.workloads[action.workload]
+        nodes = [*workload.nodes, *action.nodes]
+        assert len(nodes) == len(set(nodes)) <= workload.bundles
+        assert workload.phase is Phase.RUNNING
+        assert not workload.going
+        assert all(may_run_on(case, workload, case.nodes[name], workload.shape) for name in action.nodes)
+        assert len({domain(case, workload, case.nodes[name]) for name in nodes}) == 1
+        assert len({(case.nodes[name].accelerator, case.nodes[name].driver) for name in nodes}) == 1
+    asked = {action.workload for action in case.actions(Drain, Expire, Lose)}
+    assert asked.isdisjoint(action.workload for action in grown)
 
 
 def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool:
@@ -185,8 +257,22 @@ def may_run_on(case: Case, workload: Workload, node: Node, shape: Shape) -> bool
         sound(case, node)
         and (node.node_class is NodeClass.TRAINING or headroom)
         and (workload.accelerator in {None, node.accelerator} or (workload.groups and not shape.gpus))
-        and (workload.bundles == 1 or node.name not in replicas)
+        and ((workload.bundles == 1 and workload.minimum is None) or node.name not in replicas)
+        and (case.yields(workload) or workload.requeued or node.name not in spare_nodes(case))
     )
+
+
+def spare_nodes(case: Case) -> set[str]:
+    """Return the last nodes of each domain, in the fabric's order, that have nothing that never yields on them (P8)."""
+    rules = case.policy.spares
+    depth = case.policy.levels.index(rules.level) + 1 if rules.level is not None else 0
+    firm = {name for one in case.state.workloads if one.holding and not case.yields(one) for name in one.nodes}
+    able: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in sorted(case.state.nodes, key=lambda one: (one.domains, one.name), reverse=True):
+        training = node.node_class is NodeClass.TRAINING and sound(case, node)
+        if training and node.name not in firm and node.foreign.gpus == 0 and len(node.domains) >= depth:
+            able[node.domains[:depth]].append(node.name)
+    return {name for names in able.values() for name in names[: rules.nodes]}
 
 
 def domain(case: Case, workload: Workload, node: Node) -> tuple[str, ...] | None:
@@ -250,7 +336,7 @@ def what_must_end_ends(case: Case) -> None:
 def is_idle(case: Case, workload: Workload) -> bool:
     """Return whether a session ran unused for as long as the policy allows, by a measurement of the last 10 minutes."""
     rules = case.policy.idle
-    if not workload.interactive or workload.phase is not Phase.RUNNING:
+    if not workload.interactive or told_to_end(workload) or workload.started_at is None or not workload.holding:
         return False
     seen = [one for one in case.state.usage if one.subject == workload.name and case.now - one.until <= 600.0]
     unused = [one for one in seen if one.sm_active_percent <= rules.used_percent]
@@ -294,13 +380,15 @@ def gangs_reclaim_from_borrowers_only(case: Case) -> None:
     """I5, R2: of another team a gang's victims come from what that team has above its nominal, or passed the gang."""
     most = soon_at_most(case)
     victims: dict[str, list[int]] = defaultdict(list)
-    for action in case.actions(Drain):
+    for action in case.actions(Drain, Shrink):
         victim, gang = case.workloads[action.workload], case.workloads.get(action.beneficiary)
+        whole = isinstance(action, Drain)
+        lost = [victim.gpus - leave_gpus(case, victim)] if whole else [victim.shape.gpus * len(action.nodes)]
         if gang is None or gang.team == victim.team:
             continue
         passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
         if not passed_it:
-            victims[victim.team].append(victim.gpus)
+            victims[victim.team] += lost
     for team, gone in victims.items():
         nominal = sum(quota.nominal_gpus for quota in case.policy.quotas if quota.name == team)
         assert most[team] - sum(gone) + max(gone) > nominal, f"{team} does not borrow what it loses: {gone}"
@@ -330,10 +418,10 @@ def usage(case: Case, *, after: bool, firm: bool = False) -> Counter[str]:
     A grant that is taken back is used until it has gone, but it is nobody's entitlement any more.
     """
     use: Counter[str] = Counter()
-    admitted = {action.workload for action in case.actions(Admit)} if after else set()
     for workload in case.state.workloads:
-        if (workload.holding or workload.name in admitted) and not (firm and case.yields(workload)):
-            use[workload.team] += workload.gpus
+        if not (firm and case.yields(workload)):
+            now = workload.gpus if workload.holding else 0
+            use[workload.team] += gpus_after(case, workload) if after else now
     for service in case.state.services:
         given = sum(action.service == service.name for action in case.actions(GiveGrant)) if after else 0
         taken = sum(action.service == service.name for action in case.actions(TakeGrant)) if after and firm else 0
@@ -368,6 +456,54 @@ def excess(quotas: Iterable[Quota], use: Counter[str]) -> dict[str, int]:
     return over
 
 
+def replicas_are_apart(case: Case) -> None:
+    """S8: no grant is given on a node that has too many of the service, or one of a service that it is apart from."""
+    taken = {(action.service, action.grant) for action in case.actions(TakeGrant)}
+    there: dict[str, Counter[str]] = defaultdict(Counter)
+    for service in case.state.services:
+        for grant in service.grants:
+            there[grant.node][service.name] += (service.name, grant.name) not in taken
+    for action in case.actions(GiveGrant):
+        there[action.node][action.service] += 1
+    apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
+    most = {one.service: one.per_node for one in case.policy.affinities if one.per_node is not None}
+    for action in case.actions(GiveGrant):
+        here = +there[action.node]
+        assert here[action.service] <= most.get(action.service, here[action.service]), action
+        assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
+
+
+def pulls_are_limited(case: Case) -> None:
+    """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
+    limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
+    begun: Counter[str] = Counter()
+    for workload in case.state.workloads:
+        if workload.phase is Phase.ADMITTED and not workload.killed:
+            begun += lacking(case, workload, workload.nodes)
+    for service in case.state.services:
+        starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
+        ready = sorted(grant.node for grant in service.grants if not grant.occupied)[:starting]
+        begun += lacking(case, service, ready)
+    waits = [wait for wait in case.plan.waits if wait.reason is Reason.PULLING]
+    for action in case.actions(Admit):
+        more = lacking(case, case.workloads[action.workload], action.nodes)
+        for source in more.keys() & limits.keys():
+            assert not begun[source] or begun[source] + more[source] <= limits[source], action
+        begun += more
+    assert not waits or any(begun[source] for source in limits), waits
+
+
+def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counter[str]:
+    """Return how many pulls from each source it takes to start on the nodes."""
+    return Counter(
+        artifact.source
+        for name in set(nodes)
+        if name in case.nodes
+        for artifact in one.artifacts
+        if artifact.name not in case.nodes[name].cached
+    )
+
+
 def quotas_are_kept(case: Case) -> None:
     """I5, Q1 to Q3: no admission or grant causes an excess or enlarges one; who never yields keeps to its nominal."""
     before = excess(case.policy.quotas, usage(case, after=False))
@@ -391,7 +527,9 @@ def later_than(case: Case, workload: Workload) -> int:
     """Return the GPUs of the same team that were admitted after the workload, in the same plan."""
     order = [action.workload for action in case.actions(Admit)]
     after = order[order.index(workload.name) + 1 :]
-    return sum(case.workloads[name].gpus for name in after if case.workloads[name].team == workload.team)
+    grown = sum(gpus_after(case, one) - one.gpus for one in case.state.workloads if one.holding and one.minimum)
+    later = (case.workloads[name] for name in after if case.workloads[name].team == workload.team)
+    return grown + sum(gpus_after(case, one) for one in later)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -416,10 +554,10 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
     for place, workload in enumerate(order):
         wait = case.wait(workload.name) if workload.slice is None else None
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
-        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM}:
+        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM, Reason.PULLING}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
-                spared = sum(one.bundles for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
+                spared = sum(least(one) for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
                 fits = fits_beside(case, workload, ahead, spared)
                 assert not fits or not quota_left(case, workload, ahead), (workload, wait)
 
@@ -471,7 +609,8 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
     for part in parts:
         here = [node for node in able if domain(case, workload, node) == part]
         for kind in kinds:
-            options = [{node.name for node in here if open_to(place, node, kind)} for place in range(workload.bundles)]
+            places = range(least(workload))
+            options = [{node.name for node in here if open_to(place, node, kind)} for place in places]
             open_names = sorted(set().union(*options))
             if all(together(options, set(gone)) for gone in combinations(open_names, min(spared, len(open_names)))):
                 return True
@@ -491,7 +630,7 @@ def room_behind(case: Case, ahead: Iterable[Workload]) -> dict[str, Shape]:
     room = used_rooms(case)
     for action in case.actions(Admit):
         if action.workload in first:
-            for name, shape in zip(action.nodes, case.workloads[action.workload].shapes, strict=True):
+            for name, shape in zip(action.nodes, shapes_of(case, action), strict=True):
                 room[name] -= shape
     for action in case.actions(GiveGrant, GiveSlice):
         room[action.node] -= action.shape
@@ -513,23 +652,28 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
     for one in case.state.workloads:
         wait = case.wait(one.name)
         claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
-        if one.holding or one.name in admitted:
+        if one.holding:
             now[one.team] += one.gpus
-        if (one.holding and not told_to_end(one) and one.name not in drained) or one.name in admitted or claims:
-            soon[one.team] += one.gpus
+            soon[one.team] += 0 if told_to_end(one) or one.name in drained else one.gpus - leave_gpus(case, one)
+        elif one.name in admitted:
+            now[one.team] += gpus_after(case, one)
+            soon[one.team] += gpus_after(case, one)
+        elif claims:
+            soon[one.team] += least_gpus(one)
     nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
     rules = class_of(case.policy, workload)
     trusted = workload.broken_drains < case.policy.drain.max_broken
     own_only = rules.yields and not (rules.borrows and trusted)
-    if own_only and now[workload.team] + workload.gpus > nominal[workload.team]:
+    asked = least_gpus(workload)
+    if own_only and now[workload.team] + asked > nominal[workload.team]:
         return False
-    if not rules.yields and firm_use(case, workload.team, first) + workload.gpus > nominal[workload.team]:
+    if not rules.yields and firm_use(case, workload.team, first) + asked > nominal[workload.team]:
         return False
     return all(within_limits(case, use, workload) for use in (now, soon))
 
 
 def within_limits(case: Case, use: Counter[str], workload: Workload) -> bool:
-    return enlarges_nothing(case.policy, use, workload.team, workload.gpus)
+    return enlarges_nothing(case.policy, use, workload.team, least_gpus(workload))
 
 
 def enlarges_nothing(policy: Policy, use: Counter[str], team: str, gpus: int) -> bool:
@@ -557,7 +701,7 @@ def firm_use(case: Case, team: str, first: set[str]) -> int:
         wait = case.wait(one.name)
         claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
         if one.team == team and not case.yields(one) and (one.holding or one.name in admitted or claims):
-            use += one.gpus
+            use += least_gpus(one) if claims else one.gpus if one.holding else gpus_after(case, one)
     return use
 
 
@@ -591,6 +735,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
     Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
     """
     waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    if case.policy.affinities:
+        return  # where replicas may not be beside one another, room is not enough
     if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or _comes_free_for_serving(case):
         return
     for wait in waits:
@@ -608,8 +754,8 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
 def _comes_free_for_serving(case: Case) -> bool:
     serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
     ended = {action.workload for action in case.actions(Lose)}
-    ended |= {action.workload for action in case.actions(Drain) if action.beneficiary in case.services}
-    leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended]
+    ended |= {action.workload for action in case.actions(Drain, Shrink) if action.beneficiary in case.services}
+    leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended or one.going]
     return bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
 
 
@@ -682,12 +828,15 @@ LAWS: dict[str, Callable[[Case], None]] = {
     law.__name__: law
     for law in (
         nothing_is_promised_twice,
+        elastic_workloads_keep_their_minimum,
         nothing_new_comes_to_a_node_that_is_kept_out,
         quarantines_are_for_what_happened,
         gangs_are_whole_and_where_they_may_be,
         reclaim_is_one_way,
         what_must_end_ends,
         gangs_reclaim_from_borrowers_only,
+        pulls_are_limited,
+        replicas_are_apart,
         quotas_are_kept,
         everybody_is_answered_once,
         nobody_waits_for_what_is_free,

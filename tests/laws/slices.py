@@ -203,11 +203,20 @@ def flavor_use(case: Any, name: str, *, after: bool) -> tuple[Counter[str], Coun
     use: Counter[str] = Counter()
     firm: Counter[str] = Counter()
     for team, wanted, node, yields in have(case, after=after):
-        flavor = f"{node.accelerator}-{'mig-' + wanted.profile if wanted.profile else 'shared'}" if node else ""
-        if flavor == name:
+        if flavor_of(wanted, node) == name:
             use[team] += wanted.share or 1
             firm[team] += 0 if yields else wanted.share or 1
+    for action in case.actions(TakeGrant) if after else ():
+        service = case.services[action.service]  # what is taken back is nobody's entitlement any more
+        node = next(case.nodes.get(grant.node) for grant in service.grants if grant.name == action.grant)
+        if service.slice is not None and flavor_of(service.slice, node) == name:
+            firm[service.team] -= service.slice.share or 1
     return use, firm
+
+
+def flavor_of(wanted: Slice, node: Any) -> str:
+    """Return the flavor of a slice on a node; empty when that is not known."""
+    return f"{node.accelerator}-{'mig-' + wanted.profile if wanted.profile else 'shared'}" if node else ""
 
 
 def gpus_of_slices(case: Any, *, after: bool = True) -> Counter[str]:

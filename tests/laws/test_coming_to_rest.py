@@ -22,25 +22,27 @@ MOST_CYCLES = 25
     slow=st.lists(st.integers(0, 3), min_size=10, max_size=10),
 )
 def test_constant_input_comes_to_rest(fleet: Fleet, slow: list[int]) -> None:
-    drains_before = len(fleet.drains)
+    drains_before, shrinks_before = len(fleet.drains), len(fleet.shrinks)
     for number in range(MOST_CYCLES):
         plan = plan_of(fleet)
         check(case_of(fleet))
         assert_nobody_takes_the_place_of_its_displacer(fleet, plan)
         after = went_on(virtual.carried_out(fleet, plan), number, slow)
-        if after == fleet and not any(one.leaving for one in fleet.workloads):
+        if after == fleet and not any(one.leaving or one.going for one in fleet.workloads):
             break
         fleet = virtual.later(after, 1.0) if number % 5 == 4 else after
     else:
         raise AssertionError(f"still acting: {plan.actions}")
     asked = [drained.workload for drained in fleet.drains[drains_before:]]
     assert len(asked) == len(set(asked)), f"drained twice: {sorted(asked)}"
+    members = [(told.workload, node) for told in fleet.shrinks[shrinks_before:] for node in told.nodes]
+    assert len(members) == len(set(members)), f"a member was asked twice: {sorted(members)}"
 
 
 def went_on(fleet: Fleet, number: int, slow: list[int]) -> Fleet:
     """Start what was admitted and what was granted; let who has to leave do so, some later than others."""
     for place, one in enumerate(fleet.workloads):
-        if one.leaving and number % 4 >= slow[place % len(slow)]:
+        if (one.leaving or one.going) and number % 4 >= slow[place % len(slow)]:
             fleet = virtual.left(fleet, one.name)
     return virtual.replicas_started(virtual.started(virtual.recut(fleet)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given
+from hypothesis import event, given
 
 from fleet_app.engine import eligibility, mixed_reclaim, reclaim
 from fleet_app.engine.ledger import Ledger
@@ -55,7 +55,10 @@ def test_victims_are_the_cheapest_set_that_is_enough(crowd: tuple[Fleet, Workloa
         return
     best = min(found.brute.sets(), key=found.brute.cost, default=None)
     if best is None:
-        assert found.eviction is None
+        wholes = found.brute.with_wholes()
+        whole = next(wholes.sets(), None) if len(wholes.able()) <= EXACT_UP_TO else None
+        event("members are not enough" if whole else "nobody")
+        assert (found.eviction is not None) == (whole is not None)
     else:
         assert found.eviction is not None, best
         assert found.brute.cost(found.victims) == found.brute.cost(best)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from fleet_app.engine.ordering import class_of
@@ -23,16 +24,32 @@ Cost = tuple[int, float, int, int, float, tuple[str, ...]]
 class BruteForce:
     """All sets of victims for one asker on the nodes where it may run."""
 
-    def __init__(self, state: FleetState, policy: Policy, now: float, asker: Asker, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        state: FleetState,
+        policy: Policy,
+        now: float,
+        asker: Asker,
+        nodes: Sequence[Node],
+        *,
+        whole: bool = False,
+    ) -> None:
+        """With `whole` elastic workloads leave as a whole only, else by members only as long as they can spare any."""
         self.state, self.policy, self.now, self.asker, self.nodes = state, policy, now, asker, nodes
         self.names = {node.name for node in nodes}
         self.nominal = Counter({quota.name: quota.nominal_gpus for quota in policy.quotas})
-        self.stay = [one for one in state.workloads if one.holding and not told_to_end(one)]
+        stay = [one for one in state.workloads if one.holding and not told_to_end(one)]
+        self.stay = [part for one in stay for part in parts_of(one, whole=whole)]
+        self.spare = {one.name: len(one.nodes) - len(one.going) - (one.minimum or 0) for one in stay}
         self.use = Counter()
         for one in self.stay:
             self.use[one.team] += one.gpus
         for service in state.services:
             self.use[service.team] += len(service.grants) * service.shape.gpus
+
+    def with_wholes(self) -> BruteForce:
+        """Return the same question where elastic workloads leave as a whole."""
+        return BruteForce(self.state, self.policy, self.now, self.asker, self.nodes, whole=True)
 
     def able(self) -> list[Workload]:
         """Return who may be asked at all: lower, yielding, and there or a borrower."""
@@ -43,7 +60,13 @@ class BruteForce:
         ]
 
     def may_go(self, victims: Sequence[Workload]) -> bool:
-        """Return whether other teams lose no more than they borrow; on serving's own nodes all may be asked (R2)."""
+        """Return whether other teams lose no more than they borrow; on serving's own nodes all may be asked (R2).
+
+        And whether every elastic workload keeps its minimum (R8).
+        """
+        members = Counter(parent_of(one) for one in victims if parent_of(one))
+        if any(count > self.spare[parent] for parent, count in members.items()):
+            return False
         for team in {one.team for one in victims}:
             theirs = [one for one in victims if one.team == team]
             bound = [one for one in theirs if not self._free_to_ask(one)]
@@ -58,7 +81,7 @@ class BruteForce:
         gone = {one.name for one in victims}
         room = {node.name: node.capacity - node.foreign for node in self.nodes}
         for one in self.stay:
-            if one.name not in gone:
+            if one.name not in gone and parent_of(one) not in gone:
                 self._take(room, one.seats)
         for service in self.state.services:
             self._take(room, [(grant.node, service.shape) for grant in service.grants])
@@ -136,3 +159,18 @@ class BruteForce:
         for one in victims:
             use[one.team] -= one.gpus
         return enlarges_nothing(self.policy, use, self.asker.team, self.asker.gpus)
+
+
+def parts_of(one: Workload, *, whole: bool) -> list[Workload]:
+    """Return who may leave of a workload by itself: of an elastic one its members, where it can spare any."""
+    stay = [node for node in one.nodes if node not in one.going]
+    if one.minimum is None:
+        return [one]
+    if whole or len(stay) <= one.minimum:
+        return [replace(one, nodes=tuple(stay), going=())]
+    return [replace(one, name=f"{one.name}/{node}", nodes=(node,), bundles=1, minimum=None, going=()) for node in stay]
+
+
+def parent_of(member: Workload) -> str:
+    """Return the name of the workload that somebody is a member of; nothing for who is nobody's."""
+    return member.name.rpartition("/")[0]

@@ -125,6 +125,18 @@ def test_a19_a_limit_protects_nobody_only_nominal_does() -> None:
     assert leaves(plan) == {"guest": "owner"}
 
 
+def test_a21_an_elastic_gang_is_charged_for_the_members_that_still_run() -> None:
+    teams = policy(team("a", nominal=8), team("b", nominal=0))
+    elastic = backfill("elastic", team="b", gpus=1, on=[f"n{number}" for number in range(1, 9)], minimum=2)
+    fleet = virtual.fleet(teams, *(node(f"n{number}", gpus=1) for number in range(1, 9)), elastic)
+    for asks, booked in ((4, 4), (2, 2)):
+        fleet = virtual.cycle(virtual.submitted(fleet, gang(f"owner-{asks}", team="a", nodes=asks, gpus=1)))
+        assert starts(virtual.plan_of(fleet)) == {}
+        fleet = virtual.at_rest(fleet)
+        assert fleet.workload("elastic").gpus == booked
+    assert drains(fleet) == []
+
+
 def test_a21_what_scales_down_is_charged_for_what_still_runs() -> None:
     teams = policy(team("serving", nominal=8), team("research", nominal=0))
     lent = [backfill(f"lent-{number}", gpus=1) for number in range(8)]

@@ -11,6 +11,7 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Event, Phase, after
 from fleet_app.engine.ordering import queue
 from fleet_app.engine.plan import Admit, Drain, Reason
+from fleet_app.engine.policy import Affinity
 from tests import virtual
 from tests.builders import backfill, gang, grant, node, nodes, policy, service, state, team
 from tests.scenarios.said import drains, leaves, reasons, starts, wait
@@ -119,9 +120,17 @@ def test_b8_of_interchangeable_work_no_more_leaves_than_is_needed() -> None:
     assert len(leaves(plan)) == 1
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="a gang is whole or not at all: it has no elastic members")
 def test_b8_an_elastic_gang_shrinks_to_no_less_than_its_minimum() -> None:
-    backfill("elastic", nodes=11, minimum=1)
+    elastic = backfill("elastic", team="b", gpus=8, on=[f"n{number}" for number in range(1, 12)], minimum=8)
+    teams = policy(team("a", nominal=32), team("b", nominal=0), team("idle", nominal=88))
+    fleet = virtual.fleet(teams, *nodes(11), elastic, gang("reclaimer", team="a"))
+    fleet = virtual.at_rest(fleet)
+    assert [len(told.nodes) for told in fleet.shrinks] == [1]
+    assert (drains(fleet), len(fleet.workload("elastic").nodes)) == ([], 10)
+    fleet = virtual.at_rest(virtual.submitted(fleet, gang("second", team="a", nodes=2)))
+    assert (drains(fleet), len(fleet.workload("elastic").nodes)) == ([], 8)
+    fleet = virtual.at_rest(virtual.submitted(fleet, gang("third", team="a")))
+    assert drains(fleet) == ["elastic"]
 
 
 def test_b9_what_is_leaving_anyway_is_waited_for() -> None:
@@ -159,6 +168,15 @@ def test_b15_what_a_workload_must_not_meet_is_no_obstacle_once_it_has_gone() -> 
     assert starts(virtual.plan_of(fleet)) == {"pair": ("n1", "n2")}
     occupied = service("chat", wanted=1, on=["n1"])
     assert starts(decide(state(*nodes(2, serving=True), occupied, backfill("pair", nodes=2, gpus=7)), teams, 0.0)) == {}
+
+
+def test_b15_a_replica_that_another_must_not_meet_is_no_obstacle_once_it_has_gone() -> None:
+    rules = replace(policy(), affinities=(Affinity(service="chat", apart_from=("other",)),))
+    both = service("other", wanted=1, on=["n1"]), service("chat", wanted=1)
+    fleet = virtual.fleet(rules, node("n1", serving=True), *both)
+    assert reasons(virtual.plan_of(fleet)) == {"chat": Reason.APART}
+    gone = virtual.at_rest(virtual.vacated(virtual.demanded(fleet, "other", 0), "other"))
+    assert [grant.node for grant in gone.service("chat").grants] == ["n1"]
 
 
 def test_b17_who_was_chosen_leaves_and_nobody_else() -> None:

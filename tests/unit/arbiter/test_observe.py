@@ -187,6 +187,11 @@ def test_a_node_that_nobody_ever_saw_is_down_too() -> None:
     assert (found.name, found.condition, found.capacity) == ("n9", Condition.DOWN, Shape())
 
 
+def test_what_is_cached_on_a_node_is_a_fact_of_it() -> None:
+    look = replace(facts(0.0, view()), cached={"n1": ("image",), "gone": ("image",)})
+    assert [one.cached for one in nodes_seen(look, policy(), {}, {})] == [("image",)]
+
+
 PARTITIONS = {
     "whole GPUs are for whole work": ({}, 8, []),
     "and so they are when the label says so": ({"partition": "whole"}, 8, []),

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[Workload, Usage, bool]] = {
     "a gang may be a session": (gang("x", on=["n1"], interactive=True), used(), True),
     "work that is no session is left alone": (replace(SESSION, interactive=False), used(), False),
     "it has not started": (replace(SESSION, phase=Phase.ADMITTED, started_at=None), used(), False),
+    "it was asked to move, some time or other": (replace(SESSION, phase=Phase.DRAINING), used(), True),
     "it was told to leave": (replace(SESSION, phase=Phase.DRAINING, deadline_at=9999.0), used(), False),
     "another was measured": (SESSION, used("y"), False),
     "as old as a measurement may be": (

@@ -8,9 +8,10 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, nodes, policy, service, shape, state, team
+from tests.builders import backfill, gang, node, nodes, policy, service, shape, state, team
 
 PS = (1, shape(0, cpus=16))
 """One bundle of 16 CPUs and no GPU."""
@@ -68,6 +69,14 @@ WAITS = {
             "for ps s1 has 0 free: 1 more would do; drainable there: nobody"
         ),
     ),
+    "nodes that are kept out are named": (
+        state(*nodes(3), node("q", condition=Condition.QUARANTINED), mixed()),
+        (Reason.NO_ROOM, 1, 0, "ps"),
+        (
+            "needs 1 node with 16 free CPUs (ps) and 3 nodes with 8 free GPUs each (actors) together; "
+            "for ps s1 has 0 free: 1 more would do; drainable there: nobody; quarantined there: q"
+        ),
+    ),
     "a team that is in no policy": (
         state(*nodes(4), mixed(team="nobody")),
         (Reason.UNKNOWN_TEAM, 24, 0, ""),
@@ -81,6 +90,12 @@ def test_waits(seen: FleetState, want: tuple[Reason, int, int, str], sentence: s
     found = wait(decide(seen, RULES, 0.0))
     assert (found.reason, found.asked, found.available, found.group) == want
     assert explain(seen, RULES, 0.0, "both").sentence == sentence
+
+
+def test_those_alike_are_short_of_the_same_group() -> None:
+    firm = gang("firm", gpus=4, on=["n1", "n2", "n3"], team="vision")
+    plan = decide(state(*nodes(5), firm, mixed("one"), mixed("two", submitted_at=1.0)), RULES, 5.0)
+    assert {wait(plan, name).group for name in ("one", "two")} == {"actors"}
 
 
 def test_each_rank_is_charged_and_seated_as_its_group_asks() -> None:

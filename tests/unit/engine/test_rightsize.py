@@ -11,7 +11,7 @@ from fleet_app.engine.policy import RightSize
 from fleet_app.engine.rightsize import recommend
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, node, policy, service, state, used
+from tests.builders import backfill, gang, node, policy, service, shape, state, used
 
 RULES = replace(policy(), right_size=RightSize(after_s=1000.0, below_percent=40, target_percent=70))
 REPLICAS = service("x", wanted=10, on=["n1"] * 10)
@@ -30,6 +30,16 @@ CASES: dict[str, tuple[Workload | Service, Usage, tuple[int, str] | None]] = {
     "its memory counts": (JOB, used(percent=10, memory=35), (4, "GPUs")),
     "too much memory": (JOB, used(percent=10, memory=60), None),
     "whole bundles of a gang": (gang("x", on=["n1", "n2", "n3", "n4"]), used(percent=20), (2, "bundles")),
+    "nothing of groups": (
+        gang("x", on=["n1", "n2"], groups={"a": (1, shape(8)), "b": (1, shape(4))}),
+        used(percent=10),
+        None,
+    ),
+    "the members that an elastic gang has": (
+        gang("x", on=["n1", "n2"], minimum=1, at_most=9),
+        used(percent=20),
+        (1, "bundles"),
+    ),
     "a session is for its user to end": (replace(JOB, interactive=True), used(percent=10), None),
     "only what runs": (replace(JOB, started_at=500.0), used(percent=10), None),
 }

@@ -253,6 +253,34 @@ def test_what_a_flavor_lends_comes_back_to_the_replica_that_owns_it() -> None:
     assert why(plan) == {"chat": Reason.DRAIN_UNDER_WAY}
 
 
+def test_only_who_borrows_gives_back_what_a_flavor_lends() -> None:
+    """R2, R4: the cheapest of all is in its own nominal, and stays."""
+    quotas = [team("a", flavors=seventh(0)), team("b", flavors=seventh(1)), team("serving", flavors=seventh(1))]
+    chat = service("chat", gpus=0, slice=part(profile="1g.10gb"), wanted=1)
+    owner, borrower = jobs("b", 1, on=("n2", 0), saved_at=9.0), jobs("a", 1, on=("n2", 0), saved_at=1.0)
+    fleet = state(small("n1", SEVENTHS, serving=True), small("n2", SEVENTHS), chat, *owner, *borrower)
+    assert plan_drains(decide(fleet, rules(*quotas), 9.0)) == ["a-0"]
+
+
+def test_no_grant_is_taken_for_a_service_that_has_no_quota_for_it() -> None:
+    """I6: it would be given back in the next cycle, and taken again."""
+    idle = [grant(f"g{number}", node="n1", card=0, occupied=False) for number in (1, 2)]
+    rich = service("a-rich", gpus=0, slice=part(share=0.5), wanted=2, floor=1, grants=idle)
+    poor = service("poor", gpus=0, slice=part(share=0.5), wanted=1, floor=1, team="poor")
+    teams = [team("serving"), team("poor", nominal=1)]
+    busy = gang("old", gpus=1, team="poor", on=["n2"])
+    plan = decide(state(small("n1", SHARED, serving=True), node("n2"), busy, rich, poor), rules(*teams), 0.0)
+    assert plan.actions == ()
+    assert why(plan) == {"poor": Reason.QUOTA_USED}
+
+
+def test_gangs_and_jobs_of_several_bundles_get_no_slice() -> None:
+    """V4, whatever a spec would say."""
+    odd = [gang("gang", gpus=0, slice=part(share=0.1)), sliced("two", share=0.1, nodes=2)]
+    plan = decide(state(small("n1", SHARED), *odd), rules(), 0.0)
+    assert why(plan) == {"gang": Reason.TOO_LARGE_FOR_FLEET, "two": Reason.TOO_LARGE_FOR_FLEET}
+
+
 def test_of_those_that_borrow_it_is_the_turn_of_the_smallest_dominant_share() -> None:
     """O5, V5: who has most of one flavor comes last for another."""
     sharing = [FlavorQuota(flavor="h100-shared", nominal=40_000), *seventh(7)]

@@ -9,7 +9,7 @@ import pytest
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
-from fleet_app.engine.plan import Admit
+from fleet_app.engine.plan import Admit, Reason
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, gang, node, policy, state, team
@@ -140,3 +140,14 @@ def test_other_teams_pass_a_strict_queue_and_who_is_behind_is_told() -> None:
     assert admitted(rules, FULL, LARGE, SMALL, other, gpus=8) == [other.name]
     told = explain(facts, rules, 100.0, "small")
     assert told.sentence == "team a takes its queue strictly in order; a-00 is ahead of it"
+
+
+def test_in_a_strict_queue_nobody_passes_who_waits_for_a_drain_either() -> None:
+    rules = policy(replace(team("a", nominal=9), strict=True), team("guest", nominal=0))
+    guest = backfill("guest", team="guest", gpus=8, on=["n1"])
+    large, small = gang("large", team="a", submitted_at=1.0), gang("small", team="a", gpus=1, submitted_at=2.0)
+    plan = decide(state(node("n1"), node("n2", gpus=1), guest, large, small), rules, 100.0)
+    assert [(wait.workload, wait.reason) for wait in plan.waits] == [
+        ("large", Reason.DRAIN_UNDER_WAY),
+        ("small", Reason.BEHIND),
+    ]

@@ -24,6 +24,27 @@ NODES = sorted(CLUSTERS.glob("*-nodes.yaml"))
 POLICIES = sorted(set(CLUSTERS.glob("*.yaml")) - set(NODES))
 
 REFUSED = {
+    "spares of no level": (
+        "name: test",
+        "name: test\nspares: {level: rack, nodes: 1}",
+        "policy:3: spares.level",
+        "'rack' is no topology level",
+        "Known",
+    ),
+    "a service spread over nothing": (
+        "name: test",
+        "name: test\nservices: {chat: {spread: rack}}",
+        "policy:3: services.chat.spread",
+        "'rack' is no topology level",
+        "Known",
+    ),
+    "a service apart from itself": (
+        "name: test",
+        "name: test\nservices: {chat: {apart_from: [chat]}}",
+        "services.chat.apart_from",
+        "the service itself",
+        "per_node: 1",
+    ),
     "what is recommended to be smaller would not be": (
         "name: test",
         "name: test\nright_size: {below_percent: 80}",
@@ -297,6 +318,35 @@ def test_sessions_and_sizes_are_judged_as_the_file_says():
     assert rules.right_size == engine.RightSize(after_s=604_800.0, below_percent=20, target_percent=50)
 
 
+def test_pulls_are_limited_only_where_the_file_says_so():
+    assert to_engine(policy()).pulls == engine.Pulls()
+    text = (
+        "pulls: {most_per_node: 2, sources: {registry: {most_at_once: 4, gbit_per_s: 40}, store: {most_at_once: 1}}}\n"
+    )
+    assert to_engine(parse_policy(POLICY + text)).pulls == engine.Pulls(
+        sources=(
+            engine.Source(name="registry", most_at_once=4, gbit_per_s=40),
+            engine.Source(name="store", most_at_once=1),
+        ),
+        most_per_node=2,
+    )
+
+
+def test_services_are_apart_as_the_file_says():
+    assert to_engine(policy()).affinities == ()
+    text = "services: {chat: {spread: leaf, per_node: 2, apart_from: [embed]}, embed: {}}\n"
+    assert to_engine(parse_policy(POLICY + text)).affinities == (
+        engine.Affinity(service="chat", spread="leaf", per_node=2, apart_from=("embed",)),
+        engine.Affinity(service="embed"),
+    )
+
+
+def test_spares_are_kept_as_the_file_says():
+    assert to_engine(policy()).spares == engine.Spares()
+    kept = parse_policy(POLICY + "spares: {level: spine, nodes: 2}\n")
+    assert to_engine(kept).spares == engine.Spares(level="spine", nodes=2)
+
+
 def test_an_organisation_that_states_no_nominal_has_what_its_teams_have():
     quotas = to_engine(parse_policy(with_line("    nominal: 80\n", ""))).quotas
     assert quotas[0] == engine.Quota(name="lab", nominal_gpus=80)
@@ -415,3 +465,10 @@ def test_numbers_of_a_flavor_are_refused_with_path_and_value(quota: str, want: s
     with pytest.raises(RequestError) as refused:
         parse_policy(text)
     assert want in refused.value.sentence()
+
+
+def test_the_optional_parts_that_the_readme_shows_are_a_policy():
+    _, _, rest = (CLUSTERS.parent / "README.md").read_text().partition("### Optional parts of a policy")
+    shown = rest.partition("```yaml\n")[2].partition("```")[0]
+    rules = to_engine(parse_policy(f"version: 1\nname: x\norganisations: {{solo: {{nominal: 8}}}}\n{shown}"))
+    assert (rules.ordering.ageing_s, rules.spares.nodes, len(rules.affinities)) == (3600.0, 1, 1)

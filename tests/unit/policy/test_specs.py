@@ -71,10 +71,12 @@ REFUSED = {
     "a run time without unit": ({"max_run_time": 30}, "max_run_time", "with its unit, not 30"),
     "no run time at all": ({"max_run_time": "0s"}, "max_run_time", "longer than nothing"),
     "a session that is a maybe": ({"interactive": "perhaps"}, "interactive", "perhaps"),
+    "an artifact without a source": ({"artifacts": [{"name": "a", "size": "1GiB"}]}, "artifacts[0].source", "missing"),
     "a grace without unit": ({"grace": 30}, "grace", "with its unit, not 30"),
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
+    "fewer nodes than all": ({"min_nodes": 2}, "min_nodes", "elastic gangs are not carried out yet"),
     "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
     "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
@@ -178,6 +180,18 @@ def test_a_job_without_fleet_metadata_is_what_the_policy_takes_it_for():
         grace="60s",
         notice="signal",
     )
+
+
+def test_artifacts_come_in_the_order_of_their_names_whatever_was_written():
+    named = [
+        {"name": "weights", "size": "80GiB", "source": "store"},
+        {"name": "image", "size": "1GiB", "source": "reg"},
+    ]
+    workload = to_workload(spec_from_mapping({**GANG, "artifacts": named}, policy()), policy(), submitted_at=0.0)
+    assert [(one.name, one.size_mib, one.source) for one in workload.artifacts] == [
+        ("image", 1024, "reg"),
+        ("weights", 81_920, "store"),
+    ]
 
 
 def test_metadata_is_text_and_says_the_same_as_yaml():
@@ -372,6 +386,11 @@ def test_groups_that_are_no_json_are_refused(text):
     with pytest.raises(RequestError) as refused:
         spec_from_metadata("rl", {"kind": "gang", "team": "research", "groups": text}, policy())
     assert refused.value.where.endswith("groups")
+
+
+def test_an_elastic_gang_is_refused_in_a_jobs_metadata_too():
+    with pytest.raises(RequestError, match="not carried out yet"):
+        spec_from_metadata("rl", {"kind": "gang", "team": "research", "min_nodes": "2"}, policy())
 
 
 def test_groups_larger_than_the_fleet_are_refused_where_the_fleet_is_known():

@@ -1,0 +1,82 @@
+"""Gangs and backfill that run with fewer members than they would like: how many now, and when they grow (rule R8).
+
+Knows the ledger. Who shrinks is a question of who yields, and not answered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fleet_app.engine import placement, refusal
+from fleet_app.engine.eligibility import depth, eligible, unreserved
+from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Grow
+from fleet_app.engine.rooms import rooms_of
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Workload
+
+
+def sized(ledger: Ledger, workload: Workload) -> Workload:
+    """Return a queued workload with as many bundles as it can have at once; with its minimum where it has to wait."""
+    minimum = workload.minimum or workload.bundles
+    if workload.team not in ledger.tree.entries:
+        return replace(workload, bundles=minimum)
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
+    for count in range(min(workload.bundles, placement.most(fitting, depth(ledger, workload))), minimum, -1):
+        so_large = replace(workload, bundles=count)
+        if _allowed(ledger, so_large):
+            return so_large
+    return replace(workload, bundles=minimum)
+
+
+def grow(ledger: Ledger) -> Iterator[Grow]:
+    """Yield more members for running workloads that have fewer than they would like; for when nobody waits."""
+    able = [one for one in ledger.members.elastic.values() if _may_grow(ledger, one)]
+    for workload in sorted(able, key=lambda one: (-one.priority, one.submitted_at, one.name)):
+        nodes = _more(ledger, workload)
+        if nodes:
+            ledger.give(workload.team, nodes, workload.shape, firm=not ledger.class_of(workload).yields)
+            has = f"{len(workload.nodes) + len(nodes)} of {workload.bundles} members"
+            yield Grow(workload=workload.name, nodes=nodes, why=f"nobody waits for the room; {has}")
+
+
+def _may_grow(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether an elastic workload runs, with members missing and none of them leaving."""
+    whole = ledger.members.staying.get(workload.name) == workload.nodes and workload.phase is Phase.RUNNING
+    sound = whole and all(name in ledger.nodes for name in workload.nodes)
+    return sound and len(workload.nodes) < workload.bundles and workload.team in ledger.tree.entries
+
+
+def _more(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
+    """Return free nodes beside those that it has: of one kind and in one domain with them (P4), nearest first."""
+    held, level = [ledger.nodes[name] for name in workload.nodes], depth(ledger, workload)
+    blocks = {node.block(level) for node in held}
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
+    able = [node for node in fitting if node.name not in workload.nodes and {node.block(level)} == blocks]
+
+    def farness(node: Node) -> tuple[int, bool, int, tuple[str, ...], str]:
+        training, free = node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus
+        return (-_shared(node, held[0]), training, free, node.domains, node.name)
+
+    nearest = sorted(able, key=farness)[: workload.bundles - len(held)]
+    for count in range(len(nearest), 0, -1):
+        if _allowed(ledger, replace(workload, nodes=(), bundles=count)):
+            return tuple(node.name for node in nearest[:count])
+    return ()
+
+
+def _allowed(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether the team may take so much more now."""
+    return ledger.available(workload.team) >= workload.gpus and refusal.over_quota(ledger, workload) is None
+
+
+def _shared(one: Node, other: Node) -> int:
+    """Return how many levels two nodes have in common."""
+    depth = 0
+    for mine, theirs in zip(one.domains, other.domains, strict=False):
+        if mine != theirs:
+            break
+        depth += 1
+    return depth

@@ -1,0 +1,78 @@
+"""Replicas apart and spread (S8): how many on a node, beside whom not, over which domains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.explain import explain
+from fleet_app.engine.plan import Drain, GiveGrant, Reason, TakeGrant
+from fleet_app.engine.policy import Affinity, Policy
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Service, Workload
+from tests.builders import backfill, grant, node, policy, service, state
+
+TWO = [node("v1", serving=True), node("v2", serving=True)]
+LEAVES = [node(f"v{i}", serving=True, at=f"s1/l{1 + i // 3}") for i in range(1, 5)]
+
+
+def ruled(*affinities: Affinity) -> Policy:
+    return replace(policy(), affinities=affinities)
+
+
+ONE_EACH = ruled(Affinity(service="chat", per_node=1))
+APART = ruled(Affinity(service="chat", apart_from=("other",)))
+OTHER = service("other", wanted=1, on=["v1"])
+
+CASES: dict[str, tuple[Policy, list[Node | Workload | Service], dict[str, int]]] = {
+    "as many on a node as may be": (ONE_EACH, [*TWO, service(wanted=2)], {"v1": 1, "v2": 1}),
+    "and no more": (ONE_EACH, [*TWO, service(wanted=5)], {"v1": 1, "v2": 1}),
+    "those that run count": (ONE_EACH, [*TWO, service(wanted=2, on=["v2"])], {"v1": 1}),
+    "none beside the other": (APART, [*TWO, OTHER, service(wanted=3)], {"v2": 3}),
+    "whichever of the two says it": (
+        ruled(Affinity(service="other", apart_from=("chat",))),
+        [*TWO, OTHER, service(wanted=3)],
+        {"v2": 3},
+    ),
+    "without affinities the fullest node": (policy(), [*TWO, OTHER, service(wanted=3)], {"v1": 3}),
+    "over the domains of a level": (
+        ruled(Affinity(service="chat", spread="leaf")),
+        [*LEAVES, service(wanted=4)],
+        {"v1": 2, "v3": 2},
+    ),
+    "and over the nodes inside them": (
+        ruled(Affinity(service="chat", spread="leaf")),
+        [*LEAVES, service(wanted=4, spread=True)],
+        {"v1": 1, "v2": 1, "v3": 1, "v4": 1},
+    ),
+    "a grant that is taken back is in nobody's way": (
+        APART,
+        [TWO[0], service("other", grants=[grant("g", node="v1", occupied=False)]), service(wanted=1)],
+        {"v1": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("rules", "parts", "want"), CASES.values(), ids=CASES)
+def test_where_replicas_go(rules: Policy, parts: list[Node | Workload | Service], want: dict[str, int]) -> None:
+    plan = decide(state(*parts), rules, 100.0)
+    given = (one for one in plan.actions if isinstance(one, GiveGrant) and one.service == "chat")
+    assert Counter(one.node for one in given) == want
+
+
+def test_nobody_is_drained_where_it_would_not_help_and_it_says_why() -> None:
+    facts = state(*TWO, OTHER, backfill("b", gpus=7, on=["v1"]), service(wanted=9, gpus=8))
+    plan = decide(facts, APART, 100.0)
+    assert [one for one in plan.actions if isinstance(one, Drain | TakeGrant)] == []
+    assert [(wait.workload, wait.reason) for wait in plan.waits] == [("chat", Reason.APART)]
+    told = explain(facts, APART, 100.0, "chat").sentence
+    assert "it would be beside what the policy keeps it from" in told
+
+
+def test_who_is_in_the_way_elsewhere_is_drained_there() -> None:
+    lodgers = [backfill("b1", gpus=4, on=["v1"]), backfill("b2", gpus=8, on=["v2"])]
+    plan = decide(state(*TWO, OTHER, *lodgers, service(wanted=1)), APART, 100.0)
+    assert [one.workload for one in plan.actions if isinstance(one, Drain)] == ["b2"]

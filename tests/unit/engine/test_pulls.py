@@ -1,0 +1,134 @@
+"""Who fetches what now, and who waits for whom: limits, replicas first, nobody for ever (G1 to G4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.artifacts import Artifact
+from fleet_app.engine.decide import decide
+from fleet_app.engine.explain import explain
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Admit, Plan, Reason
+from fleet_app.engine.policy import Policy, Pulls, Source
+from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Service, Workload
+from tests import virtual
+from tests.builders import backfill, gang, grant, node, nodes, policy, service, state
+
+IMAGE = Artifact(name="image", size_mib=10_240, source="registry")
+WEIGHTS = Artifact(name="weights", size_mib=20_480, source="store")
+NEEDS = (IMAGE,)
+FOUR = nodes(4)
+
+
+def limited(most: int = 2, *, most_per_node: int | None = None, gbit_per_s: int | None = None) -> Policy:
+    sources = (Source(name="registry", most_at_once=most, gbit_per_s=gbit_per_s), Source(name="store", most_at_once=1))
+    return replace(policy(), pulls=Pulls(sources=sources, most_per_node=most_per_node))
+
+
+def decided(*parts: Node | Workload | Service, rules: Policy | None = None) -> Plan:
+    return decide(state(*parts), rules or limited(), 100.0)
+
+
+def starts(plan: Plan) -> list[str]:
+    return [action.workload for action in plan.actions if isinstance(action, Admit)]
+
+
+def pulling(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
+    waits = (wait for wait in plan.waits if wait.reason is Reason.PULLING)
+    return {wait.workload: (wait.asked, wait.available, wait.blocked_by) for wait in waits}
+
+
+BEGINS = gang("begins", on=["n4"], phase=Phase.ADMITTED, artifacts=NEEDS)
+
+CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
+    "as many as may": ([*FOUR, gang("a", artifacts=NEEDS), gang("b", artifacts=NEEDS)], ["a", "b"]),
+    "no more than may": ([*FOUR, *(gang(name, artifacts=NEEDS) for name in "abc")], ["a", "b"]),
+    "who fetches already counts": ([*FOUR, BEGINS, *(gang(name, artifacts=NEEDS) for name in "ab")], ["a"]),
+    "who has started fetches no more": (
+        [*FOUR, replace(BEGINS, phase=Phase.RUNNING), *(gang(name, artifacts=NEEDS) for name in "ab")],
+        ["a", "b"],
+    ),
+    "what a node has is not fetched": (
+        [*(replace(one, cached=("image",)) for one in FOUR), *(gang(name, artifacts=NEEDS) for name in "abc")],
+        ["a", "b", "c"],
+    ),
+    "what needs nothing passes": (
+        [*FOUR, BEGINS, gang("a", nodes=2, artifacts=NEEDS), backfill("b", submitted_at=1.0)],
+        ["b"],
+    ),
+    "what is too large for the source starts when nobody fetches": (
+        [*FOUR, gang("a", nodes=4, artifacts=NEEDS)],
+        ["a"],
+    ),
+    "nobody who needs the same source passes": (
+        [*FOUR, BEGINS, gang("a", nodes=2, artifacts=NEEDS), gang("b", artifacts=NEEDS, submitted_at=1.0)],
+        [],
+    ),
+    "another source is another matter": ([*FOUR, BEGINS, gang("a", artifacts=(WEIGHTS,))], ["a"]),
+    "a source that is not named is not limited": (
+        [*FOUR, *(gang(name, artifacts=[Artifact(name="x", size_mib=1, source="web")]) for name in "abc")],
+        ["a", "b", "c"],
+    ),
+    "replicas that are about to start come first": (
+        [
+            *FOUR,
+            node("v1", serving=True),
+            node("v2", serving=True),
+            replace(
+                service(wanted=2, grants=[grant(f"g{i}", node=f"v{i}", occupied=False) for i in (1, 2)]),
+                artifacts=NEEDS,
+            ),
+            gang("a", artifacts=NEEDS),
+        ],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), CASES.values(), ids=CASES)
+def test_who_may_begin(parts: list[Node | Workload | Service], want: list[str]) -> None:
+    assert starts(decided(*parts)) == want
+
+
+def test_who_waits_is_told_for_whom_and_for_how_many() -> None:
+    plan = decided(*FOUR, BEGINS, gang("a", nodes=2, artifacts=NEEDS), gang("b", artifacts=NEEDS, submitted_at=1.0))
+    assert pulling(plan) == {"a": (2, 1, ("begins",)), "b": (1, 0, ("a",))}
+    facts = state(*FOUR, BEGINS, gang("a", nodes=2, artifacts=NEEDS))
+    assert explain(facts, limited(), 100.0, "a").sentence == (
+        "2 pulls would begin for it at registry, where 1 more may now; begins is first"
+    )
+
+
+def test_one_node_takes_no_more_than_it_may() -> None:
+    rules = limited(9, most_per_node=1)
+    first = backfill("first", on=["n1"], phase=Phase.ADMITTED, artifacts=NEEDS)
+    assert pulling(decided(node("n1"), first, backfill("b", artifacts=NEEDS), rules=rules)) == {"b": (1, 0, ("first",))}
+    assert starts(decided(node("n1"), backfill("b", artifacts=(IMAGE, WEIGHTS)), rules=rules)) == ["b"]
+
+
+def test_who_waits_and_never_yields_keeps_its_nodes() -> None:
+    large = gang("a", nodes=4, artifacts=NEEDS)
+    begins = backfill("begins", on=["n1"], phase=Phase.ADMITTED, artifacts=NEEDS, gpus=1)
+    plan = decided(*nodes(5), begins, large, gang("later", nodes=2, submitted_at=1.0))
+    assert pulling(plan) == {"a": (4, 1, ("begins",))}
+    assert starts(plan) == []
+
+
+def test_an_admission_says_what_it_fetches_and_how_long_that_takes() -> None:
+    plan = decided(node("n1"), gang("a", artifacts=(IMAGE, WEIGHTS)), rules=limited(gbit_per_s=40))
+    (admitted,) = plan.actions
+    assert admitted.why == "n1 fits; pulls 10.0 GiB from registry, 2 s at 40 Gbit/s; pulls 20.0 GiB from store"
+
+
+def test_everybody_has_a_turn_and_nothing_wedges() -> None:
+    many = [gang(f"g{number:02}", artifacts=(IMAGE, WEIGHTS), nodes=1 + number % 3) for number in range(12)]
+    fleet = virtual.fleet(replace(limited(1), quotas=policy().quotas), *FOUR, *many)
+    for _ in range(40):
+        fleet = virtual.started(virtual.cycle(fleet))
+        for name in sorted(fleet.running()):
+            fleet = virtual.completed(fleet, name)
+    assert {one.phase for one in fleet.ended} == {Phase.SUCCEEDED}
+    assert len(fleet.ended) == 12
