@@ -57,7 +57,7 @@ def too_many(ledger: Ledger, workload: Workload, victims: Sequence[Workload]) ->
         asked=len(victims),
         available=max(0, most - ledger.memo.asked),
         level=workload.within,
-        blocked_by=tuple(victim.name for victim in victims),
+        blocked_by=ledger.members.names_of(victims),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet_app.engine.ahead import watched
@@ -158,6 +160,17 @@ def test_what_shrank_to_its_minimum_for_one_leaves_whole_for_the_next_in_the_sam
     assert [one.beneficiary for one in fleet.drains] == ["g2"]
     fleet = virtual.at_rest(fleet)
     assert {len(fleet.workload(name).nodes) for name in ("g1", "g2")} == {1}
+
+
+def test_whose_members_may_not_be_asked_in_this_cycle_is_named_once() -> None:
+    """R9."""
+    rules = replace(RULES, drain=replace(RULES.drain, most_per_cycle=1))
+    running = elastic(on=["n1", "n2", "n3"], most=3)
+    asks = [gang("g1", submitted_at=1.0), gang("g2", submitted_at=2.0)]
+    plan = decide(state(*nodes(3), running, *asks), rules, 10.0)
+    assert list(shrunk(plan)) == ["el"]
+    found = wait(plan, "g2")
+    assert (found.reason, found.asked, found.blocked_by) == (Reason.DRAINS_LIMITED, 1, ("el",))
 
 
 def test_a_replica_takes_members_too() -> None:
