@@ -1,11 +1,12 @@
-# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make env`, `make lock`, `make clean`.
+# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make mutants`, `make env`, `make lock`,
+# `make clean`.
 # The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test torch check fix bench lock clean
+.PHONY: help env demo test torch check fix bench mutants lock clean
 
 STAMP := .venv/made-from-lock
 # Jobs find `python` by the PATH of whatever started Ray.
@@ -40,6 +41,12 @@ fix: $(STAMP) ## Put right what ruff can
 
 bench: $(STAMP) ## Measure; ONLY=id,id for some of it
 	python -m benchmarks $(ONLY)
+
+SAMPLE ?= 300
+SEED ?= 1
+mutants: $(STAMP) ## Change the engine's code in small ways: do tests notice? SAMPLE=300 or all, SEED=1, ONLY=quota,lines
+	nice -n 19 uv run --quiet --python .venv/bin/python --script mutants/run.py --python $(CURDIR)/.venv/bin/python \
+		--sample '$(SAMPLE)' --seed '$(SEED)' --only '$(ONLY)'
 
 lock: $(STAMP) ## Choose the newest versions that pyproject.toml allows
 	uv pip compile pyproject.toml --extra demo --extra dev --universal --python-version 3.11 --upgrade --quiet \
