@@ -13,7 +13,7 @@ from fleet_app.engine.plan import Drain, GiveGrant, Reason, TakeGrant
 from fleet_app.engine.policy import Affinity, Policy
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, grant, node, policy, service, state
+from tests.builders import backfill, grant, node, nodes, policy, service, state
 
 TWO = [node("v1", serving=True), node("v2", serving=True)]
 LEAVES = [node(f"v{i}", serving=True, at=f"s1/l{1 + i // 3}") for i in range(1, 5)]
@@ -25,6 +25,7 @@ def ruled(*affinities: Affinity) -> Policy:
 
 ONE_EACH = ruled(Affinity(service="chat", per_node=1))
 APART = ruled(Affinity(service="chat", apart_from=("other",)))
+CHAT_2 = service(wanted=2)
 OTHER = service("other", wanted=1, on=["v1"])
 
 CASES: dict[str, tuple[Policy, list[Node | Workload | Service], dict[str, int]]] = {
@@ -42,6 +43,11 @@ CASES: dict[str, tuple[Policy, list[Node | Workload | Service], dict[str, int]]]
         ruled(Affinity(service="chat", spread="leaf")),
         [*LEAVES, service(wanted=4)],
         {"v1": 2, "v3": 2},
+    ),
+    "of an outer level, whatever lies inside them": (
+        ruled(Affinity(service="chat", spread="spine")),
+        [*TWO[:1], node("w1", at="s1/l2", serving=True), *nodes(2, prefix="z", at="s2/l3", serving=True), CHAT_2],
+        {"v1": 1, "z1": 1},
     ),
     "and over the nodes inside them": (
         ruled(Affinity(service="chat", spread="leaf")),

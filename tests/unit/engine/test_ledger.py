@@ -116,7 +116,11 @@ LOST = {
     "without one, work since the start": (backfill(gpus=1, on=["n1"], started_at=40.0), 60.0 + 60.0),
     "on every GPU": (backfill(gpus=2, on=["n1", "n2"], saved_at=100.0), 4 * 60.0),
     "a clock that was ahead loses nothing": (backfill(gpus=1, on=["n1"], saved_at=500.0), 60.0),
-    "what has not started loses a restart": (backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED, saved_at=None), 160.0),
+    "what has not started and saved nothing loses a restart": (
+        replace(backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED), saved_at=None),
+        60.0,
+    ),
+    "what has not started loses what it did since it saved": (backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED, saved_at=None), 160.0),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fleet_app.engine.lines import Line, Sort
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill
@@ -32,6 +34,17 @@ def test_sorts_are_merged_by_submission() -> None:
 
 def test_of_equally_early_ones_the_first_name_is_first() -> None:
     assert taken(Line([Sort(0, [job("y", 0.0)]), Sort(1, [job("x", 0.0)])])) == ["x", "y"]
+
+
+REFUSED = {"of one": 1, "of two": 2, "of three": 3}
+
+
+@pytest.mark.parametrize("count", REFUSED.values(), ids=REFUSED)
+def test_who_is_refused_takes_all_others_of_its_sort_along(count: int) -> None:
+    names = [f"x{number}" for number in range(count)]
+    queue = Line([Sort(0, [job(name, at) for at, name in reversed([*enumerate(names)])]), Sort(1, [job("y", 0.5)])])
+    assert queue.refuse() == tuple(names[1:])
+    assert taken(queue) == ["x0", "y"]
 
 
 def test_who_is_refused_takes_all_of_its_sort_along() -> None:

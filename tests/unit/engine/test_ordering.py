@@ -52,6 +52,10 @@ def test_waiting_counts_as_steps(workload: Workload, want: tuple[int, int]) -> N
     assert ranking(rules, 1000.0)(workload) == want
 
 
+def test_where_nothing_ages_waiting_is_no_step() -> None:
+    assert ranking(policy(classes=LADDER), 1000.0)(gang(priority=50, submitted_at=0.0)) == (50, 0)
+
+
 def test_who_aged_goes_before_what_was_torn_down_and_before_shares() -> None:
     rules = replace(policy(), ordering=Ordering(ageing_s=100.0))
     old, torn = backfill("old", submitted_at=0.0), backfill("torn", submitted_at=150.0, requeued=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet_app.engine.policy import Quota
-from fleet_app.engine.quota import QuotaTree, above_nominal, available, charge, largest
+from fleet_app.engine.quota import QuotaTree, above_nominal, available, charge, largest, shares_with
 from tests.builders import team
 
 ORG = Quota(name="org")
@@ -38,6 +38,18 @@ AVAILABLE = {
     "lent out, it has less than its nominal": ([A_8, B_8], {"b": 12}, 4),
     "over-admitted, it has less than nothing": ([A_8, team("b", nominal=0)], {"a": 8, "b": 3}, -3),
     "an excess elsewhere does not reach what it keeps": ([team("a", lending=0, nominal=8), B_8], {"b": 12, "a": 2}, 6),
+    "beside what it keeps it may take what others do not use": ([team("a", nominal=8, lending=0), B_8], {}, 16),
+    "a borrowing limit counts from its nominal, kept or lent": (
+        [team("a", nominal=8, lending=2, borrowing=3), B_8],
+        {},
+        11,
+    ),
+    "what it keeps and uses is not borrowed": ([team("a", nominal=8, lending=2, borrowing=3), B_8], {"a": 6}, 5),
+    "what it takes of what it lends is not borrowed either": (
+        [team("a", nominal=8, lending=2, borrowing=3), B_8],
+        {"a": 7},
+        4,
+    ),
     "an organisation lends only so much of what its teams have": ([*LAB, team("x", nominal=1)], {"x": 3}, 6),
     "a team with no parent lends to nobody": ([team("a", nominal=8, parent=None), B_8], {}, 8),
     "a parent that is not there is none": ([team("a", nominal=8, parent="gone"), B_8], {}, 8),
@@ -101,3 +113,29 @@ def test_all_that_a_team_of_no_tree_uses_is_above_its_nominal() -> None:
     assert above_nominal(tree, books, "deleted") == 5
     assert tree.nominal("deleted") == 0
     assert available(tree, books, "a") == 8
+
+
+DEEP = [
+    Quota(name="lab", parent="org", weight=2),
+    team("team", nominal=4, parent="lab", weight=3),
+    team("peer", nominal=2, parent="lab"),
+    team("alone", nominal=4, parent=None),
+]
+
+SHARES = {
+    "within its own it borrows nothing": ({}, "team", 4, {"team": 0, "lab": 0}),
+    "beyond its own, it borrows from its peers alone": ({}, "team", 6, {"team": 4, "lab": 0}),
+    "beyond theirs, its organisation borrows too": ({}, "team", 8, {"team": 8, "lab": 6}),
+    "what its peers use their organisation has no more": ({"peer": 2}, "team", 6, {"team": 4, "lab": 6}),
+    "what it uses counts": ({"team": 4}, "team", 2, {"team": 4, "lab": 0}),
+    "a weight of one is all of it": ({}, "peer", 3, {"peer": 6, "lab": 0}),
+    "with nobody above it borrows of nobody, and is measured all the same": ({"alone": 3}, "alone", 3, {"alone": 12}),
+    "who is in no tree has nothing of its own": ({}, "deleted", 2, {"deleted": 12}),
+    "and what it uses counts": ({"deleted": 1}, "deleted", 2, {"deleted": 18}),
+}
+
+
+@pytest.mark.parametrize(("used", "asker", "gpus", "want"), SHARES.values(), ids=SHARES)
+def test_shares_by_weight_at_every_level(used: dict[str, int], asker: str, gpus: int, want: dict[str, int]) -> None:
+    tree, books = charged([ORG, *DEEP], used)
+    assert shares_with(tree, books, asker, gpus) == want

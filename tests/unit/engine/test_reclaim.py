@@ -65,6 +65,34 @@ CHEAPEST = {
         {"gpus": 4},
         ["l"],
     ),
+    "one large instead of two small ones that lose only a little more together": (
+        ONE,
+        [
+            *(lent(name, "n1", gpus=2, saved_at=NOW - 40.0) for name in ("s1", "s2")),
+            lent("l", "n1", saved_at=NOW - 39.9),
+        ],
+        {"gpus": 4},
+        ["l"],
+    ),
+    "one whose team borrows more, instead of two that lose as much together": (
+        TWO,
+        [
+            *(lent(name, "n1", gpus=2, saved_at=NOW - 40.0) for name in ("s1", "s2")),
+            lent("l", "n1", saved_at=NOW - 40.0, who="c"),
+            lent("elsewhere", "n2", gpus=8, who="c"),
+        ],
+        {"gpus": 4},
+        ["l"],
+    ),
+    "where less is missing, though each loses more there": (
+        TWO,
+        [
+            *(lent(f"v{j}", "n1", gpus=1, saved_at=NOW - 40.0) for j in range(4)),
+            *(lent(f"w{j}", "n2", gpus=1) for j in range(8)),
+        ],
+        {"gpus": 6},
+        ["v0", "v1"],
+    ),
     "one that is in the way on both nodes, instead of two": (
         TWO,
         [lent("a1", "n1", gpus=1), lent("a2", "n2", gpus=1), lent("both", "n1", "n2", gpus=1)],
@@ -191,6 +219,41 @@ def test_the_lowest_priority_that_will_do_then_the_least_cost() -> None:
     assert victims(nodes(3), [*low, *high]) == sorted(one.name for one in low)
     found = victims(nodes(3), [*low, *high], bundles=2)
     assert found == sorted([one.name for one in low] + [f"high2{j}" for j in range(8)])
+
+
+def test_the_lowest_priority_that_will_do_whatever_it_loses() -> None:
+    low = [lent(f"low{i}{j}", f"n{i}", gpus=1, priority=5, saved_at=0.0) for i in (1, 3) for j in range(8)]
+    high = [lent(f"high{j}", "n2", gpus=1, priority=6) for j in range(8)]
+    assert victims(nodes(3), [*low, *high], bundles=2) == sorted(one.name for one in low)
+
+
+# Each node loses what is said, in GPU-seconds, for 4 GPUs; for the first and the last one could hope for 240 and 244.
+LEAVES = {
+    "300 a node": ((3, 3, 2), NOW),
+    "244 a node": ((2, 2, 2, 2), NOW - 1.0),
+    "305 a node": ((3, 3, 2), NOW - 1.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("two", "want"),
+    [
+        (("300 a node", "244 a node"), "244 a node"),
+        (("300 a node", "305 a node"), "300 a node"),
+        (("244 a node", "305 a node"), "244 a node"),
+    ],
+    ids=["less than hoped for", "more than hoped for", "as hoped for"],
+)
+def test_of_two_domains_the_cheaper_as_it_turns_out(two: tuple[str, str], want: str) -> None:
+    fleet = [node(f"{leaf}{i}", at=f"s1/{leaf}") for leaf in two for i in (1, 2)]
+    lodgers = [
+        lent(f"{leaf}{i}{j}", f"{leaf}{i}", gpus=gpus, saved_at=LEAVES[leaf][1])
+        for leaf in two
+        for i in (1, 2)
+        for j, gpus in enumerate(LEAVES[leaf][0])
+    ]
+    assert len(lodgers) > EXACT_UP_TO
+    assert {one[: len(want)] for one in victims(fleet, lodgers, gpus=4, bundles=2, depth=2) or ()} == {want}
 
 
 def test_of_several_domains_the_cheapest() -> None:

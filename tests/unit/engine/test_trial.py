@@ -79,6 +79,24 @@ def test_may_go(victims: list[Workload], anyone: bool, want: bool) -> None:
     assert trial(*FULL, rules=TEAMS, anyone=anyone).may_go(victims) is want
 
 
+SEVERAL = policy(team("a", nominal=64), team("b", nominal=8), team("c", nominal=4), team("d", nominal=0))
+OF_B, OF_C, OF_D = (backfill(who, team=who, gpus=8, on=[at]) for who, at in (("b", "n1"), ("c", "n2"), ("d", "n3")))
+MANY = {
+    "borrowers of several teams": ([OF_C, OF_D], True),
+    "one whose team does not borrow beside one whose does": ([OF_B, OF_C], False),
+    "in any order": ([OF_C, OF_B], False),
+    "one of the own team counts for nobody else's": (
+        [OF_C, backfill("own", team="a", gpus=8, on=["n4"]), OF_D],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("victims", "want"), MANY.values(), ids=MANY)
+def test_each_team_is_asked_for_what_it_borrows_itself(victims: list[Workload], want: bool) -> None:
+    assert trial(OF_B, OF_C, OF_D, rules=SEVERAL).may_go(victims) is want
+
+
 def test_the_own_team_may_always_be_asked() -> None:
     own = backfill("own", team="a", gpus=8, on=["n1"])
     assert trial(own, rules=TEAMS).may_go([own])

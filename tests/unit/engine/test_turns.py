@@ -102,6 +102,13 @@ def test_within_its_nominal_a_team_goes_by_order_alone() -> None:
     ]
 
 
+def test_and_does_at_any_depth() -> None:
+    rules = policy(Quota(name="lab", parent="org"), team("a", nominal=6, parent="lab"), team("b", nominal=6))
+    assert admitted(rules, *jobs("b", 1, at=0.0), *jobs("a", 1, at=1.0), *jobs("b", 2, at=2.0)[1:], gpus=3) == [
+        *("b-00", "a-00", "b-01"),
+    ]
+
+
 def test_a_teams_own_work_stays_in_order() -> None:
     got = [name for name in admitted(shared(a=1, b=1), *jobs("a", 6), *jobs("b", 6)) if name.startswith("a")]
     assert got == sorted(got)
