@@ -1,5 +1,5 @@
-# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make mutants`, `make env`, `make lock`,
-# `make clean`.
+# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make mutants`, `make env`,
+# `make lock`, `make clean`.
 # The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
 
 SHELL := /bin/bash

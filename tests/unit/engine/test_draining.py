@@ -53,6 +53,22 @@ def test_what_ends(workload: Workload, there: Node, want: list[type]) -> None:
     assert [type(action) for action in draining.step(ledger)] == want
 
 
+def test_what_ends_already_keeps_nothing_else_from_ending() -> None:
+    ended = [
+        replace(DRAINING, name="a", killed=True),
+        replace(DRAINING, name="b", phase=Phase.STOPPING),
+        gang("c", on=["gone"]),
+        replace(DRAINING, name="d"),
+        replace(LIMITED, name="e"),
+    ]
+    ledger = Ledger(state(node("n1", gpus=64), *ended), policy(), NOW)
+    assert [(type(action), action.workload) for action in draining.step(ledger)] == [
+        (Lose, "c"),
+        (Kill, "d"),
+        (Expire, "e"),
+    ]
+
+
 def test_whose_run_time_is_over_has_its_grace_and_comes_free() -> None:
     ledger = Ledger(state(SOUND, replace(LIMITED, grace_s=900.0)), policy(longest_grace_s=600.0), NOW)
     [asked] = draining.step(ledger)

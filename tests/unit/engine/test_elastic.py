@@ -144,12 +144,16 @@ def test_it_leaves_whole_where_its_members_are_not_enough() -> None:
     assert ([one.workload for one in fleet.drains], fleet.shrinks) == (["el"], ())
 
 
-def test_beside_one_that_leaves_whole_another_loses_only_members() -> None:
+@pytest.mark.parametrize("job", [(), ("job",)], ids=["no other", "one that is not elastic"])
+def test_beside_those_that_leave_whole_another_loses_only_members(job: tuple[str, ...]) -> None:
     three = elastic("three", on=["n1", "n2", "n3"], least=2, most=3)
-    two = elastic("two", on=["n4", "n5"], least=1, most=2)
-    fleet = virtual.cycle(virtual.fleet(RULES, *nodes(5), three, two, gang("g", nodes=4, submitted_at=1.0)))
-    assert [one.workload for one in fleet.drains] == ["three"]
-    assert [(one.workload, len(one.nodes)) for one in fleet.shrinks] == [("two", 1)]
+    two = elastic("two", on=["n4", "n5"], gpus=4, least=1, most=2)
+    beside = [backfill(name, on=["n4"], gpus=4, team="vision") for name in job]
+    firm = gang("firm", team="serving", on=["n5"], gpus=4)
+    asks = gang("g", nodes=4, submitted_at=1.0)
+    fleet = virtual.cycle(virtual.fleet(RULES, *nodes(5), three, two, firm, *beside, asks))
+    assert [one.workload for one in fleet.drains] == [*job, "three"]
+    assert [(one.workload, one.nodes) for one in fleet.shrinks] == [("two", ("n4",))]
 
 
 def test_what_shrank_to_its_minimum_for_one_leaves_whole_for_the_next_in_the_same_plan() -> None:

@@ -79,8 +79,36 @@ def test_who_leaves_counts_as_coming_and_can_not_be_asked_again() -> None:
     assert [one.name for one in books.lodging(["n1", "n2"])] == ["lodger"]
     books.release_soon(lodger)
     assert books.lodging(["n1"]) == []
-    assert (books.free["n1"].gpus, books.soon("n1").gpus) == (4, 8)
+    assert (books.free["n1"].gpus, books.soon("n1").gpus, books.most_gpus["n1"]) == (4, 8, 8)
     assert (books.used["research"], books.used_soon["research"]) == (4, 0)
+
+
+def test_what_could_not_be_asked_is_more_than_could_be_hoped_for_once_it_leaves() -> None:
+    firm = gang("firm", on=["n1"], gpus=6)
+    books = ledger(N1, firm)
+    assert books.most_gpus["n1"] == 2
+    books.release_soon(firm)
+    assert books.most_gpus["n1"] == 8
+
+
+LEAST = {
+    "none of theirs, and still one has to leave": (0, (5, 120.0)),
+    "less than one has": (1, (5, 120.0)),
+    "all that the cheapest has": (2, (5, 120.0)),
+    "a part of the next one's": (3, (5, 120.0 + 100.0)),
+    "all that two have": (4, (5, 120.0 + 200.0)),
+    "more than is there without any one of them": (5, (9, 120.0 + 200.0 + 400.0)),
+}
+
+
+@pytest.mark.parametrize(("gpus", "want"), LEAST.values(), ids=LEAST)
+def test_what_lodgers_lose_at_least(gpus: int, want: tuple[int, float]) -> None:
+    lodgers = [
+        backfill("dear", on=["n1"], gpus=2, saved_at=-40.0, priority=9),
+        backfill("cheap", on=["n1"], gpus=2, saved_at=100.0, priority=5),
+        backfill("next", on=["n1"], gpus=2, saved_at=60.0, priority=5),
+    ]
+    assert ledger(N1, *lodgers).lodgers_of("n1").at_least(gpus) == want
 
 
 @pytest.mark.parametrize(

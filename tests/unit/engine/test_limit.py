@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine import reclaim
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
+from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain, Plan, Reason
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
@@ -41,6 +43,24 @@ LIMITS = {
 @pytest.mark.parametrize(("most", "want"), LIMITS.values(), ids=LIMITS)
 def test_how_many_are_asked(most: int | None, want: dict[str, int]) -> None:
     assert asked(decide(FLEET, rules(most), 10.0)) == want
+
+
+ROOM_FOR_MORE = {
+    "without a limit": (None, 9, 9, True),
+    "nobody was asked yet": (1, 0, 9, True),
+    "nobody has to be": (1, 1, 0, True),
+    "one more than may": (3, 2, 2, False),
+    "as many as may": (3, 2, 1, True),
+    "fewer than may": (9, 2, 1, True),
+}
+
+
+@pytest.mark.parametrize(("most", "before", "more", "want"), ROOM_FOR_MORE.values(), ids=ROOM_FOR_MORE)
+def test_whether_so_many_more_may_be_asked(most: int | None, before: int, more: int, want: bool) -> None:
+    ledger = Ledger(state(), rules(most), 10.0)
+    ledger.memo.asked = before
+    victims = tuple(backfill(f"v{number}") for number in range(more))
+    assert reclaim.may_ask_now(ledger, victims) is want
 
 
 def test_the_first_asks_all_that_it_needs_however_many() -> None:

@@ -167,6 +167,8 @@ AGAIN = {
     "what was drained before and just runs again": ({"attempt": 2, "started_at": NOW - 99}, {}, None),
     "what was drained before and has not begun": ({"attempt": 2, "started_at": None}, {}, None),
     "what was drained before and ran long enough": ({"attempt": 2, "started_at": NOW - 100}, {}, ["v"]),
+    "or longer": ({"attempt": 2, "started_at": NOW - 101}, {}, ["v"]),
+    "however often": ({"attempt": 3, "started_at": NOW - 99}, {}, None),
     "by a replica": ({"attempt": 2, "started_at": NOW - 1}, {"replica": True}, ["v"]),
 }
 

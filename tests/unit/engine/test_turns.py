@@ -146,6 +146,9 @@ def test_other_teams_pass_a_strict_queue_and_who_is_behind_is_told() -> None:
     facts = state(node("n1"), FULL, LARGE, SMALL, other)
     assert admitted(rules, FULL, LARGE, SMALL, other, gpus=8) == [other.name]
     told = explain(facts, rules, 100.0, "small")
+    wait = decide(facts, rules, 100.0).wait_of("small")
+    assert wait is not None
+    assert (wait.reason, wait.asked, wait.available, wait.blocked_by) == (Reason.BEHIND, 1, 0, ("a-00",))
     assert told.sentence == "team a takes its queue strictly in order; a-00 is ahead of it"
 
 
