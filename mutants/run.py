@@ -101,7 +101,7 @@ def _mutations() -> dict[str, list[MutationSpec]]:
         aside = list(_aside(mutations[0].module_path))
         mutations[:] = [one for one in mutations if not any(low <= one.start_pos < high for low, high in aside)]
         mutations.sort(key=lambda one: (one.operator_name, one.occurrence))
-    return modules
+    return {module: mutations for module, mutations in modules.items() if mutations}
 
 
 def _aside(path: Path) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
@@ -124,7 +124,9 @@ def _sample(
     """Yield each module's share of the sample; of one seed, a larger sample has the smaller one in it."""
     total = sum(map(len, modules.values()))
     for module in options.only.split(",") if options.only else sorted(modules):
-        mutations = modules[module]
+        mutations = modules.get(module, [])
+        if not mutations:
+            continue
         share = total if options.sample == "all" else round(int(options.sample) * len(mutations) / total)
         yield module, _drawn(mutations, options.seed)[: max(share, LEAST)]
 

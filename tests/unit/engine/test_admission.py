@@ -35,6 +35,15 @@ STARTS = {
         [gang("full", on=["n1"], gpus=7), backfill("b1", gpus=2), backfill("b2", gpus=1)],
         {"b2": ("n1",)},
     ),
+    "so does one that is smaller than several that do not": (
+        nodes(1),
+        [
+            gang("full", on=["n1"], gpus=7),
+            *(backfill("b1", gpus=2), backfill("b2", gpus=2, grace_s=60.0), backfill("b3", gpus=2, max_run_s=60.0)),
+            backfill("small", gpus=1),
+        ],
+        {"small": ("n1",)},
+    ),
     "backfill prefers serving's headroom": (
         [node("n1"), node("v1", serving=True)],
         [backfill("b", gpus=8)],

@@ -73,7 +73,8 @@ def test_nobody_is_drained_where_it_would_not_help_and_it_says_why() -> None:
     facts = state(*TWO, OTHER, backfill("b", gpus=7, on=["v1"]), service(wanted=9, gpus=8))
     plan = decide(facts, APART, 100.0)
     assert [one for one in plan.actions if isinstance(one, Drain | TakeGrant)] == []
-    assert [(wait.workload, wait.reason) for wait in plan.waits] == [("chat", Reason.APART)]
+    [wait] = plan.waits
+    assert (wait.workload, wait.reason, wait.asked, wait.available) == ("chat", Reason.APART, 1, 0)
     told = explain(facts, APART, 100.0, "chat").sentence
     assert "it would be beside what the policy keeps it from" in told
 

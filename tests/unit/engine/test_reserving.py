@@ -49,6 +49,27 @@ PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
         [*nodes(2), A, backfill("lent", gpus=8, on=["n2"], team="vision"), X],
         (None, ""),
     ),
+    "what can be asked anyway makes room once, though its end is known too": (
+        [
+            *nodes(2),
+            A,
+            backfill("own", gpus=4, on=["n2"], team="research", max_run_s=1100.0),
+            gang("firm", team="vision", gpus=4, on=["n2"]),
+            X,
+        ],
+        (None, ""),
+    ),
+    "also of an elastic one": (
+        [
+            *nodes(2),
+            A,
+            backfill("own", gpus=4, on=["n2", "n3"], team="research", minimum=1, max_run_s=1100.0),
+            gang("firm", team="vision", gpus=4, on=["n2"]),
+            node("n3", gpus=4),
+            X,
+        ],
+        (None, ""),
+    ),
     "unless it declares its end": (
         [*nodes(2), A, backfill("lent", gpus=8, on=["n2"], team="vision", max_run_s=1600.0), X],
         (1900.0, "lent"),

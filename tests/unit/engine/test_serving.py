@@ -190,6 +190,13 @@ def test_the_immediate_tier_of_another_is_used_before_anybody_is_drained() -> No
     assert serve(V1, V2, lodger, kept, service("b", wanted=1, gpus=3), rules=rules)[0] == "take a a1"
 
 
+def test_what_is_taken_of_an_immediate_tier_is_not_put_back_but_the_rest_of_it_is_raised() -> None:
+    rules = policy(team("serving", nominal=64), team("research", nominal=64), immediate_gpus=3)
+    kept = service("a", grants=[idle("a1"), idle("a2")])
+    full = gang("g", gpus=2, on=["v2"])
+    assert serve(V1, V2, full, kept, service("b", wanted=1, gpus=3), rules=rules) == ["take a a2", "give a v2"]
+
+
 def test_a_floor_is_met_out_of_what_the_team_has_idle_when_its_nominal_is_used_up() -> None:
     rules = policy(team("serving", nominal=2))
     other = service("a", wanted=2, grants=[idle("a1"), idle("a2")])
