@@ -8,10 +8,10 @@ import pytest
 
 from fleet_app.engine.ahead import watched
 from fleet_app.engine.decide import decide
-from fleet_app.engine.policy import Ordering, Policy
+from fleet_app.engine.policy import Ordering, Policy, Slicing
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, node, nodes, policy, state, team
+from tests.builders import backfill, cards, gang, node, nodes, policy, sliced, state, team
 from tests.unit.engine.test_turns import jobs, shared
 
 X = gang("x", submitted_at=5.0)
@@ -68,6 +68,15 @@ CASES: dict[str, tuple[Policy, list[Node | Workload], dict[str, tuple[str, str]]
         replace(policy(team()), ordering=Ordering(ageing_s=40.0)),
         [node("n1"), gang("g", submitted_at=5.0), gang("x", submitted_at=50.0, requeued=True)],
         {"g": ("waited 1 min 35 s, which counts as 2 steps up", "starts now with 8 GPUs")},
+    ),
+    "for slices, what gets one": (
+        replace(policy(team()), slicing=Slicing()),
+        [
+            node("n1", gpus=0, cards=cards(["shared"]), accelerator="h100"),
+            sliced("g", share=0.5, submitted_at=1.0),
+            sliced("x", share=0.25, submitted_at=5.0),
+        ],
+        {"g": ("earlier", "starts now with 0.5 of a shared GPU")},
     ),
     "a share that is the same": (
         shared(a=1, b=1),

@@ -20,6 +20,7 @@ from fleet_app.engine.forecast import (
     forecast,
     growth_within,
     immediate_tier,
+    knows_growth,
     weighted_quantiles,
 )
 
@@ -76,6 +77,13 @@ def test_days_that_rose_and_fell_say_nothing_about_the_next() -> None:
     history = hourly(lambda hour: (2.0, 12.0)[hour // 24], 48)
     low, middle, high = forecast(history, 48 * HOUR_S + 12.0 * HOUR_S, (0.01, 0.5, 0.99))
     assert (low, middle, high) == (2.0, 12.0, 22.0)
+
+
+@pytest.mark.parametrize("slope", [3.0, -3.0], ids=["rising", "falling"])
+def test_without_a_season_what_rose_may_fall_as_far(slope: float) -> None:
+    history = hourly(lambda hour: 100.0 + slope * hour, 9)
+    low, middle, high = forecast(history, 9 * HOUR_S, (0.0, 0.5, 1.0))
+    assert (high - middle, middle - low, middle) == (3.0, 3.0, history.wanted_gpus[-1])
 
 
 def test_the_base_is_smoothed_over_an_hour() -> None:
@@ -201,6 +209,24 @@ def test_a_part_of_a_gpu_is_a_whole_one() -> None:
 
 
 # On real traffic.
+
+
+KNOWN = {
+    "two rises know the middle": (3, 60.0, 0.5, True),
+    "one does not": (2, 60.0, 0.5, False),
+    "a start-up shorter than what lies between samples is one of them": (3, 0.0, 0.5, True),
+    "a longer one leaves fewer rises": (3, 61.0, 0.5, False),
+    "of as many samples more there are enough": (4, 61.0, 0.5, True),
+    "a hundred know the 99th percentile": (101, 60.0, 0.99, True),
+    "ninety-nine do not": (100, 60.0, 0.99, False),
+    "the most there could be nobody knows": (9999, 60.0, 1.0, False),
+}
+
+
+@pytest.mark.parametrize(("samples", "seconds", "q", "want"), KNOWN.values(), ids=KNOWN)
+def test_how_many_rises_are_enough(samples: int, seconds: float, q: float, want: bool) -> None:
+    history = minutely(float, samples)
+    assert knows_growth(history, history.last_at, seconds, q) is want
 
 
 def held_out(file: str, days: float = 1.0) -> tuple[History, tuple[float, ...]]:
