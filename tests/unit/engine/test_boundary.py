@@ -114,6 +114,21 @@ def test_it_says_why_and_what_it_costs() -> None:
     assert plan.sentence == f"{why}: 3 nodes should become serving; 20 GPUs of the peak stay uncovered this week"
     assert (plan.short_gpus, plan.left_this_week, plan.lost_gpu_s) == (20, 0, 3 * 8 * 60.0)
     assert [step.moved for step in plan.steps] == [("c1",), ("c2",), ("c3",)]
+    assert [step.lost_gpu_s for step in plan.steps] == [8 * 60.0] * 3
+
+
+COVERED = {
+    "just covered": (fleet(), 24, 0, "1 node should become serving"),
+    "more than covered": (fleet(), 17, 0, "1 node should become serving"),
+    "covered as it is": (fleet(), 9, 0, "no nodes should become training"),
+    "not covered": (fleet(), 41, 1, "3 nodes should become serving; 1 GPUs of the peak stay uncovered this week"),
+}
+
+
+@pytest.mark.parametrize(("parts", "peak", "short", "end"), COVERED.values(), ids=COVERED)
+def test_what_stays_uncovered(parts: Parts, peak: int, short: int, end: str) -> None:
+    plan = found(parts, peak)
+    assert (plan.short_gpus, plan.sentence.rpartition(": ")[2]) == (short, end)
 
 
 def test_a_gang_on_several_nodes_is_lost_once() -> None:

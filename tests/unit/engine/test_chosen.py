@@ -75,5 +75,12 @@ def test_who_leaves_together_is_named() -> None:
     assert both["v"] == "it loses 4.07 GPU-hours since its last checkpoint, with w; nobody else could be asked"
 
 
+def test_it_is_compared_with_whom_its_own_beneficiary_might_have_asked() -> None:
+    low = service("assistant", wanted=0, priority=5)
+    facts = state(NODE, V, replace(V, name="w"), gang("firm", gpus=4, on=["v1"]), low, service(wanted=1, gpus=2))
+    found = choices(facts, RULES, 3600.0, decide(facts, RULES, 3600.0))
+    assert found["v"].endswith("w, the cheapest who stayed, is equal but for its name")
+
+
 def test_where_nobody_is_drained_nothing_is_said() -> None:
     assert chosen(wanted=1) == {}

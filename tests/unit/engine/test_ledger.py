@@ -148,7 +148,10 @@ LOST = {
         replace(backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED), saved_at=None),
         60.0,
     ),
-    "what has not started loses what it did since it saved": (backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED, saved_at=None), 160.0),
+    "what has not started loses what it did since it saved": (
+        backfill(gpus=1, on=["n1"], phase=Phase.ADMITTED, saved_at=None),
+        160.0,
+    ),
 }
 
 
