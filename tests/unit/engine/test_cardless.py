@@ -65,6 +65,10 @@ SENTENCES: dict[str, tuple[list[Node | Workload | Service], str]] = {
         [SHARED, sliced("x", share=0.5)],
         "starts in the next cycle on n1: 0.5 of a shared GPU on card 0 of n1",
     ),
+    "others start too": (
+        [SHARED, sliced("a", share=0.25), sliced("x", share=0.5), sliced("z", share=0.125)],
+        "starts in the next cycle on n1: 0.5 of a shared GPU on card 0 of n1",
+    ),
     "a service that has what it wants": (
         [SERVING, service("x", gpus=0, slice=part(share=0.5), wanted=1)],
         "wants 1 replicas, each with 0.5 of a shared GPU, has 0 running and 0 granted",

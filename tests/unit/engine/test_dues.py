@@ -77,6 +77,18 @@ def test_what_it_borrows_of_whole_gpus_counts_too(teams: list[Quota], want: Frac
     assert dues({}, there, teams=teams).share(Due(team="a", slice=SEVENTH, firm=False), [H100]) == want
 
 
+MOST = {
+    "of a team that is in no policy nothing": ("nobody", True, 0),
+    "without borrowing its own": ("a", False, 2),
+    "with it all that the cohort lends": ("a", True, 8),
+}
+
+
+@pytest.mark.parametrize(("name", "borrows", "want"), MOST.values(), ids=MOST)
+def test_the_most_that_a_team_could_ever_have(name: str, borrows: bool, want: int) -> None:
+    assert dues({"c": 6}).most(Due(team=name, slice=SEVENTH, firm=False, borrows=borrows), H100) == want
+
+
 LEFT = {
     "who may not borrow has its own now": ({"c": 4}, 1, False, False, 2),
     "and what is coming free of it later": ({"c": 4}, 1, False, True, 3),

@@ -49,6 +49,11 @@ SIZES = {
         RULES,
         3,
     ),
+    "as many as its team may borrow, one fewer than there is room for": (
+        state(*nodes(5), elastic()),
+        policy(team("research", nominal=32), team("vision", nominal=0, borrowing=25)),
+        3,
+    ),
     "as many as are of one kind": (state(*nodes(2), node("a1", accelerator="a100"), elastic()), RULES, 2),
     "as many as its team may borrow": (
         state(*nodes(5), elastic()),
@@ -228,6 +233,14 @@ GROWS = {
     "as far as its team may": (
         state(*nodes(9), elastic(on=["n1"], most=9), gang("firm", nodes=1, on=["n9"])),
         {"el": ("n2", "n3", "n4", "n5", "n6", "n7")},
+    ),
+    "the first of higher priority": (
+        state(
+            *nodes(3),
+            elastic("low", on=["n1"], submitted_at=1.0),
+            elastic("high", on=["n2"], submitted_at=2.0, priority=1_001),
+        ),
+        {"high": ("n3",)},
     ),
     "the first that was submitted first": (
         state(*nodes(3), elastic("late", on=["n1"], submitted_at=2.0), elastic("early", on=["n2"], submitted_at=1.0)),

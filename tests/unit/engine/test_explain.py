@@ -110,6 +110,10 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
         "needs 1 whole node; 0 are free, the rest is coming: waiting for leaves to exit",
     ),
     "it is about to start": ([node("n1"), gang("x")], "starts in the next cycle on n1: n1 fits"),
+    "others are about to start too": (
+        [*nodes(3), gang("a"), gang("x"), gang("z")],
+        "starts in the next cycle on n2: n2 fits",
+    ),
     "it runs": ([node("n1"), gang("x", on=["n1"])], "is running on n1"),
     "it drains": (
         [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat")],

@@ -47,6 +47,18 @@ def test_what_a_slice_counts_for(accelerator: str, wanted: Slice, of_a_gpu: int,
     assert count(wanted) == of_its_flavor
 
 
+WHOLES = {
+    "seven sevenths": ("h100", SEVENTH, 7),
+    "four quarters": ("a30", part(profile="1g.6gb"), 4),
+    "all ten-thousandths": ("l4", part(share=0.0001), 10_000),
+}
+
+
+@pytest.mark.parametrize(("accelerator", "wanted", "times"), WHOLES.values(), ids=WHOLES)
+def test_parts_of_every_kind_come_to_exactly_a_whole(accelerator: str, wanted: Slice, times: int) -> None:
+    assert parts(accelerator, wanted) * times == PARTS
+
+
 def test_quota_is_written_in_partitions_or_gpus() -> None:
     assert unit("h100-mig-1g.10gb") == 1
     assert unit("h100-shared") == 10_000

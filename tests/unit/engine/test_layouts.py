@@ -70,6 +70,30 @@ def test_as_many_of_each_fit_as_the_user_guide_says(name: str) -> None:
     assert most == list(INSTANCES.values())
 
 
+NAMED = {
+    "a30": "1g.6gb 2g.12gb 4g.24gb",
+    "a100-40g": "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
+    "a100-80g": "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100": "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h200": "1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
+    "b200": "1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb",
+}
+"""The names of the user guide's tables, smallest first."""
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_profiles_have_the_names_that_the_user_guide_gives_them(board: str) -> None:
+    assert [profile.name for profile in BOARDS[board].profiles] == NAMED[board].split()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_wherever_a_partition_may_begin_all_of_it_is_on_the_card(name: str) -> None:
+    board = BOARDS[name]
+    for profile in board.profiles:
+        assert profile.starts == tuple(sorted({*profile.starts}))
+        assert (profile.starts[0], profile.starts[-1] + profile.memory <= board.memory) == (0, True)
+
+
 def test_profiles_are_known_by_name() -> None:
     assert knows("1g.10gb")
     assert not knows("9g.10gb")
