@@ -7,6 +7,7 @@ import pytest
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Plan, Reason, Wait
+from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
@@ -77,6 +78,18 @@ WAITS = {
             "for ps s1 has 0 free: 1 more would do; drainable there: nobody; quarantined there: q"
         ),
     ),
+    "those of the group that is short": (
+        state(
+            *nodes(3),
+            node("q", gpus=0, condition=Condition.QUARANTINED),
+            gang("both", groups={"actors": (3, shape(8)), "ps": (1, shape(0, cpus=60))}),
+        ),
+        (Reason.NO_ROOM, 1, 0, "ps"),
+        (
+            "needs 3 nodes with 8 free GPUs each (actors) and 1 node with 60 free CPUs (ps) together; "
+            "for ps s1 has 0 free: 1 more would do; drainable there: nobody; quarantined there: q"
+        ),
+    ),
     "a team that is in no policy": (
         state(*nodes(4), mixed(team="nobody")),
         (Reason.UNKNOWN_TEAM, 24, 0, ""),
@@ -90,6 +103,17 @@ def test_waits(seen: FleetState, want: tuple[Reason, int, int, str], sentence: s
     found = wait(decide(seen, RULES, 0.0))
     assert (found.reason, found.asked, found.available, found.group) == want
     assert explain(seen, RULES, 0.0, "both").sentence == sentence
+
+
+QUOTAS = {
+    "all that its cohort has left": (policy(team("research", nominal=24)), True),
+    "one GPU more than that": (policy(team("research", nominal=23)), False),
+}
+
+
+@pytest.mark.parametrize(("rules", "want"), QUOTAS.values(), ids=QUOTAS)
+def test_it_may_take_all_that_its_team_has(rules: Policy, want: bool) -> None:
+    assert bool(starts(decide(state(*nodes(4), mixed()), rules, 0.0))) is want
 
 
 def test_those_alike_are_short_of_the_same_group() -> None:
