@@ -14,6 +14,8 @@ SPIKE = [10.0] * 60 * 12 + [10.0, 90.0, 10.0, 10.0] + [10.0] * (60 * 12 - 4)
 
 AHEAD = {
     "nothing is known": (None, Outlook(peak_gpus=0, known=False)),
+    "nothing was ever wanted": ([0.0] * 60, Outlook(peak_gpus=0, known=False)),
+    "a part of a GPU is a whole one": ([0.25] * 60, Outlook(peak_gpus=1, known=False)),
     "a day is too little": (DAY, Outlook(peak_gpus=10, known=False)),
     "what was wanted last is wanted": ([1.0, 7.0, 3.0], Outlook(peak_gpus=7, known=False)),
     "the peak of the day comes again": (DAY * 3, Outlook(peak_gpus=40, known=True)),

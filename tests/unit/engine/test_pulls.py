@@ -123,6 +123,16 @@ def test_an_admission_says_what_it_fetches_and_how_long_that_takes() -> None:
     assert admitted.why == "n1 fits; pulls 10.0 GiB from registry, 2 s at 40 Gbit/s; pulls 20.0 GiB from store"
 
 
+SPEEDS = {"2 s at 40 Gbit/s": 40, "9 s at 10 Gbit/s": 10, "86 s at 1 Gbit/s": 1}
+
+
+@pytest.mark.parametrize(("said", "gbit_per_s"), SPEEDS.items())
+def test_ten_gib_take_so_long(said: str, gbit_per_s: int) -> None:
+    plan = decided(node("n1"), gang("a", artifacts=(IMAGE,)), rules=limited(gbit_per_s=gbit_per_s))
+    [admitted] = [action for action in plan.actions if isinstance(action, Admit)]
+    assert admitted.why == f"n1 fits; pulls 10.0 GiB from registry, {said}"
+
+
 def test_everybody_has_a_turn_and_nothing_wedges() -> None:
     many = [gang(f"g{number:02}", artifacts=(IMAGE, WEIGHTS), nodes=1 + number % 3) for number in range(12)]
     fleet = virtual.fleet(replace(limited(1), quotas=policy().quotas), *FOUR, *many)

@@ -106,6 +106,12 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         0.0,
         {("n1", 0): SEVENTHS},
     ),
+    "for whom no card can be cut keeps nobody else from one": (
+        [small("n1", (), serving=False), CHAT, sliced("job", profile="1g.10gb")],
+        RULES,
+        0.0,
+        {("n1", 0): SEVENTHS},
+    ),
     "two for more": (
         [small("n1", (), (), serving=False), *(sliced(f"j{i}", profile="1g.10gb") for i in range(8))],
         RULES,
@@ -189,3 +195,20 @@ def test_layouts_do_not_flap_between_two_that_ask() -> None:
             fleet = virtual.completed(fleet, name)
     assert told
     assert all(later - earlier >= 100.0 for earlier, later in pairwise(told))
+
+
+WAITING = {
+    1: "j1 waits for it",
+    2: "j1, j2 wait for it",
+    3: "j1, j2, j3 wait for it",
+    4: "j1, j2, j3 and 1 more wait for it",
+    6: "j1, j2, j3 and 3 more wait for it",
+}
+
+
+@pytest.mark.parametrize(("count", "want"), WAITING.items())
+def test_it_is_said_for_whom_a_card_is_cut(count: int, want: str) -> None:
+    jobs = [sliced(f"j{number}", profile="1g.10gb") for number in range(1, count + 1)]
+    plan = decide(state(small("n1", (), serving=False), *jobs), RULES, 0.0)
+    assert [one.why for one in plan.actions if isinstance(one, Repartition)] == [want]
+    assert {(one.reason, one.asked, one.available) for one in plan.waits} == {(Reason.REPARTITION_UNDER_WAY, 1, 0)}
