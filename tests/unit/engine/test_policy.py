@@ -9,14 +9,7 @@ from fleet_app.policy.load import parse_policy, to_engine
 from tests.unit.policy.texts import POLICY
 
 PLAIN = to_engine(parse_policy(POLICY))
-WRITTEN = to_engine(
-    parse_policy(
-        POLICY.replace(
-            "headroom: {immediate: 4}",
-            "headroom: {immediate: 4}\nslicing: {}\nboundary: {serving: serving, training: research}",
-        )
-    )
-)
+WRITTEN = to_engine(parse_policy(POLICY + "slicing: {}\nboundary: {serving: serving, training: research}\n"))
 
 LEFT_OUT = {
     "health": (PLAIN.health, Policy().health),

@@ -49,6 +49,12 @@ def test_a_crossing(asked: Crossing, parts: list[Node | Workload | Service], wan
     assert list(map(said, relabelling.step(ledger, [asked]))) == want
 
 
+def test_one_that_has_crossed_keeps_no_other_from_it() -> None:
+    asked = [crossing("n0", moved_at=5.0), crossing("n1"), crossing("n2", moved_at=5.0)]
+    ledger = Ledger(state(node("n0", serving=True), N1, node("n2", serving=True)), policy(), 10.0)
+    assert list(map(said, relabelling.step(ledger, asked))) == ["n1 serving"]
+
+
 def test_a_gang_on_two_nodes_that_cross_is_asked_once() -> None:
     asked = [crossing("n1"), crossing("n2")]
     ledger = Ledger(state(N1, node("n2"), gang(on=["n1", "n2"], movable=True)), policy(), 10.0)

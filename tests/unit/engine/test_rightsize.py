@@ -26,6 +26,7 @@ CASES: dict[str, tuple[Workload | Service, Usage, tuple[int, str] | None]] = {
     "not that much below": (REPLICAS, used(percent=40), None),
     "not for long enough": (REPLICAS, used(percent=20, since=1.0), None),
     "a service at its floor": (replace(REPLICAS, floor=10), used(percent=20), None),
+    "or below it": (replace(REPLICAS, floor=12), used(percent=20), None),
     "the GPUs of a job": (JOB, used(percent=10), (2, "GPUs")),
     "its memory counts": (JOB, used(percent=10, memory=35), (4, "GPUs")),
     "too much memory": (JOB, used(percent=10, memory=60), None),
