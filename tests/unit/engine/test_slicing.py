@@ -9,7 +9,7 @@ import pytest
 from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import AdmitSlice, Drain, GiveSlice, Plan, Reason, TakeGrant, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, Drain, GiveSlice, Plan, Reason, TakeGrant, Wait
 from fleet_app.engine.policy import FlavorQuota, Policy, Slicing
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
@@ -251,6 +251,35 @@ def test_what_a_flavor_lends_comes_back_to_the_replica_that_owns_it() -> None:
     plan = decide(fleet, rules(*quotas), 0.0)
     assert plan_drains(plan) == ["a-0"]
     assert why(plan) == {"chat": Reason.DRAIN_UNDER_WAY}
+
+
+def test_and_one_after_another_to_all_its_replicas() -> None:
+    quotas = [team("a", flavors=seventh(0)), team("serving", flavors=seventh(2))]
+    chat = service("chat", gpus=0, slice=part(profile="1g.10gb"), wanted=2)
+    fleet = state(small("n1", SEVENTHS, serving=True), small("n2", SEVENTHS), chat, *jobs("a", 2, on=("n2", 0)))
+    assert plan_drains(decide(fleet, rules(*quotas), 0.0)) == ["a-0", "a-1"]
+
+
+def test_what_is_lent_is_no_reason_to_wait_where_only_a_card_is_missing() -> None:
+    quotas = [team("a", flavors=seventh(0)), team("serving", flavors=seventh(1))]
+    chat = service("chat", gpus=0, slice=part(profile="1g.10gb"), wanted=1)
+    there = [grant(f"g{number}", node="n1", card=0) for number in range(7)]
+    full = service("full", gpus=0, slice=part(profile="1g.10gb"), wanted=7, team="other", grants=there)
+    fleet = state(small("n1", SEVENTHS, serving=True), small("n2", SEVENTHS), chat, full, *jobs("a", 1, on=("n2", 0)))
+    plan = decide(fleet, rules(*quotas, team("other", flavors=seventh(7, 0, 0))), 0.0)
+    assert why(plan) == {"chat": Reason.NO_ROOM}
+
+
+WIDE = backfill("wide", nodes=2)
+
+
+@pytest.mark.parametrize(("wanted", "starts"), [(0, True), (1, False)], ids=["no replica", "a replica"])
+def test_work_of_several_bundles_keeps_off_a_node_on_which_a_replica_gets_a_slice(wanted: int, starts: bool) -> None:
+    """P6."""
+    chat = service("chat", gpus=0, slice=part(share=0.5), wanted=wanted)
+    fleet = state(small("v1", SHARED, [], gpus=1, serving=True), small("t1", [], gpus=1), chat, WIDE)
+    plan = decide(fleet, rules(), 0.0)
+    assert any(isinstance(one, Admit) for one in plan.actions) is starts
 
 
 def test_only_who_borrows_gives_back_what_a_flavor_lends() -> None:

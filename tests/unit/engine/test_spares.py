@@ -25,6 +25,16 @@ def keeping(count: int = 1, level: str | None = "spine") -> Policy:
 
 WHICH = {
     "the last of each domain": (keeping(), FLEET, {"n3", "m3"}),
+    "of each outer domain, whatever lies inside it": (
+        keeping(),
+        [*FLEET, node("n4", at="s1/l9"), node("z", at="s2/l9")],
+        {"n4", "z"},
+    ),
+    "of each inner one": (
+        keeping(1, "leaf"),
+        [*FLEET, node("n4", at="s1/l9"), node("s", at="s3")],
+        {"n3", "n4", "m3"},
+    ),
     "of the fleet without a level": (keeping(2, None), FLEET, {"m2", "m3"}),
     "not where something firm runs": (keeping(), [*FLEET, gang("g", on=["n3", "m3", "m2"])], {"n2", "m1"}),
     "what yields may be there": (keeping(), [*FLEET, backfill("b", on=["n3"])], {"n3", "m3"}),

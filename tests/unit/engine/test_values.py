@@ -40,3 +40,18 @@ def test_is_nothing(some: Shape, want: bool) -> None:
 @pytest.mark.parametrize("condition", Condition)
 def test_only_a_ready_node_takes_new_work(condition: Condition) -> None:
     assert node(condition=condition).placeable is (condition is Condition.READY)
+
+
+NOTHING_LEFT = {
+    "nothing": (Shape(), True),
+    "less than nothing": (Shape(gpus=-1, cpu_milli=-1, memory_mib=-1), True),
+    "a GPU": (Shape(gpus=1), False),
+    "a thousandth of a CPU": (Shape(cpu_milli=1), False),
+    "a MiB": (Shape(memory_mib=1), False),
+    "a GPU where too much of the rest is taken": (Shape(gpus=1, cpu_milli=-1, memory_mib=-1), False),
+}
+
+
+@pytest.mark.parametrize(("left", "want"), NOTHING_LEFT.values(), ids=NOTHING_LEFT)
+def test_when_nothing_is_left(left: Shape, want: bool) -> None:
+    assert left.is_nothing() is want
