@@ -196,6 +196,27 @@ def test_slices_count_against_the_gangs_of_their_team() -> None:
     assert [(one.workload, one.beneficiary) for one in plan.actions if isinstance(one, Drain)] == [("job", "gang")]
 
 
+GIVE_BACK = {
+    "its own team's": ([sliced("job", share=0.1, on=("n1", 0))], ["job"]),
+    "not another team's, though that is cheaper": (
+        [sliced("job", share=0.1, on=("n1", 0)), sliced("a-job", share=0.1, on=("n1", 0), team="a")],
+        ["job"],
+    ),
+    "all that make up the GPU": (
+        [sliced(f"job-{number}", profile="1g.10gb", on=("n1", 1)) for number in range(3)],
+        ["job-0", "job-1", "job-2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), GIVE_BACK.values(), ids=GIVE_BACK)
+def test_which_slices_give_back_the_nominal_of_a_gang(there: list[Workload], want: list[str]) -> None:
+    """V6."""
+    fleet = state(small("n1", SHARED, SEVENTHS), node("n2"), *there, gang("gang", gpus=8))
+    plan = decide(fleet, rules(team("research", nominal=8), team("a", nominal=8)), 0.0)
+    assert [one.workload for one in plan.actions if isinstance(one, Drain)] == want
+
+
 def test_a_job_on_a_slice_is_not_admitted_before_its_teams_gang_that_waits_for_nominal() -> None:
     running = gang("running", gpus=1, on=["n2"])
     fleet = state(small("n1", SHARED), node("n2"), running, gang("gang", gpus=8), sliced("job", share=0.1))
