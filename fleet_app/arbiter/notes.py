@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class What(StrEnum):
-    """What sort of thing happened; the subject is a workload, a service, a node or the arbiter itself."""
+    """What sort of thing happened; the subject is a workload, a service, a node, a booking or the arbiter."""
 
     SUBMITTED = "submitted"
     REFUSED = "refused"
@@ -42,6 +42,14 @@ class What(StrEnum):
     NODE = "node"
     QUARANTINED = "quarantined"
     RELEASED = "released"
+    PROPOSED = "proposed"
+    BOOKED = "booked"
+    EXTENDED = "extended"
+    REBOOKED = "rebooked"
+    BOOKING_STARTED = "booking-started"
+    BOOKING_ENDED = "booking-ended"
+    UNBOOKED = "unbooked"
+    LAPSED = "lapsed"
     CROSSING = "crossing"
     RELABELLED = "relabelled"
     POLICY = "policy"
