@@ -270,7 +270,11 @@ class Wait:
 
     def also(self, alike: tuple[str, ...]) -> Wait:
         """Return the wait with those that asked for the same."""
-        return replace(self, alike=alike) if alike else self
+        if not alike:
+            return self
+        if self.rooms or self.planned_at is not None:
+            return replace(self, alike=alike)
+        return self.of(self.workload, alike)
 
     def of(self, name: str, alike: tuple[str, ...] = ()) -> Wait:
         """Return the wait of one of those alike, or of another that asked for the same as they."""

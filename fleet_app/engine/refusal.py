@@ -28,20 +28,20 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
-    broken = distrusted(ledger, workload)
+    broken, gpus = distrusted(ledger, workload), workload.gpus
     most, left = _limits(ledger, workload, may_borrow=ledger.class_of(workload).borrows and not broken)
-    if workload.gpus > most:
-        later = () if ledger.calendar is None else ledger.calendar.gaining(workload.team, workload.gpus - most)
+    if gpus > most:
+        later = () if ledger.calendar is None else ledger.calendar.gaining(workload.team, gpus - most)
         if later:
             return _quota_wait(workload, Reason.QUOTA_USED, left, later)
         reason = Reason.CONTRACT_BROKEN if broken else Reason.TOO_LARGE_FOR_QUOTA
         return _quota_wait(workload, reason, most)
-    if workload.gpus > left:
+    if gpus > left:
         reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
         return _quota_wait(workload, reason, left)
     ahead = [] if ledger.class_of(workload).yields else booked_ahead(ledger, workload)
     left -= sum(one.gpus for one in ahead)
-    if ahead and workload.gpus > left:
+    if ahead and gpus > left:
         return _quota_wait(workload, Reason.RESERVED, left, tuple(one.name for one in ahead))
     return None
 
@@ -106,11 +106,12 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
-    yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
-    shape = workload.shape
-    question = (yields, shape.gpus, shape.cpu_milli, shape.memory_mib, workload.accelerator, levels)
+    one, shape = workload, workload.shape
+    sort = (one.kind, one.priority, one.accelerator, one.within)
+    question = (*sort, shape.gpus, shape.cpu_milli, shape.memory_mib)
     most = ledger.memo.most_ever.get(question)
     if most is None:
+        yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
         counts: Counter[Block] = Counter()
         for node, alike in ledger.alike():
             if len(node.domains) >= levels and _would_hold(node, workload, yields=yields):
