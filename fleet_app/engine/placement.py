@@ -93,12 +93,17 @@ def _tightest(
     rooms: Sequence[Sequence[Node]], bundles: int, tightness: Callable[[Node], tuple[int, ...]]
 ) -> tuple[Spare, Sequence[Node]]:
     """Return the domain whose nodes are fullest, of equals the one with the fewest to spare, then the first (P2)."""
-    tight = [sorted(map(tightness, nodes))[:bundles] for nodes in rooms]
+    if bundles == 1:
+        tight = [[min(map(tightness, nodes))] for nodes in rooms]
+    else:
+        tight = [sorted(map(tightness, nodes))[:bundles] for nodes in rooms]
     least = min(tight)
-    equal = [nodes for nodes, each in zip(rooms, tight, strict=True) if each == least]
+    fullest = [nodes for nodes, each in zip(rooms, tight, strict=True) if each == least]
+    fewest = min(map(len, fullest))
+    equal = [nodes for nodes in fullest if len(nodes) == fewest]
     firsts = [min((node.domains, node.name) for node in nodes) for nodes in equal]
-    spares = [(least, len(nodes) - bundles, *first) for nodes, first in zip(equal, firsts, strict=True)]
-    return min(zip(spares, equal, strict=True), key=lambda one: one[0])
+    first = min(firsts)
+    return (least, fewest - bundles, *first), equal[firsts.index(first)]
 
 
 def _fill(nodes: Sequence[Node], bundles: int, level: int, tightness: Callable[[Node], tuple[int, ...]]) -> list[Node]:
