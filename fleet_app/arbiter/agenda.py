@@ -81,6 +81,7 @@ def offer(found: Offer, nodes: Iterable[Node]) -> Row:
     places = {node.name: "/".join(node.domains) for node in nodes}
     return _booking(found.booking, places) | {
         "displaces": [asdict(each) for each in found.displaced],
+        "own": list(found.own),
         "lent_gpu_hours": round(found.lent_gpu_s / 3600, 3),
         "serving_left_gpus": found.serving_left_gpus,
         "off_peak": [list(each) for each in found.off_peak],

@@ -151,6 +151,7 @@ def cost(offer: Row) -> Iterator[tuple[str, object]]:
         yield "Nominal from", f"{transfer['lender']}: {transfer['gpus']} GPUs, approved by {transfer['approved_by']}"
     gpus, count = sum(int(each["gpus"]) for each in offer["displaces"]), len(offer["displaces"])
     yield "Displaces", f"{count} workload{'' if count == 1 else 's'}, {gpus} GPUs" if count else "nobody"
+    yield "Already there, of its own", ", ".join(map(str, offer["own"])) or None
     yield "Lent GPU-hours that go", f"{float(offer['lent_gpu_hours']):,.1f}"
     yield "Left for serving meanwhile", f"{offer['serving_left_gpus']} GPUs"
     windows = (f"{shown(float(a))} to {clock(float(b), float(a))}" for a, b in offer["off_peak"])

@@ -43,13 +43,15 @@ class Window:
 class Site:
     """A node, what a booking would displace there (by how it leaves), and what is in its way for good, or until when.
 
-    `clear_at` are the moments at which something that is in the way now would not be any more.
+    `clear_at` are the moments at which something that is in the way now would not be any more. `own` is the team's own
+    committed work that will still be inside the booking at its start.
     """
 
     node: Node
     leaving: dict[str, list[Workload]] = field(default_factory=lambda: {ENDS: [], DRAINED: [], MOVED: []})
     blocked_by: list[str] = field(default_factory=list)
     clear_at: list[float] = field(default_factory=list)
+    own: list[Workload] = field(default_factory=list)
 
     @property
     def usable(self) -> bool:
@@ -74,15 +76,17 @@ class Survey:
     def chosen(self) -> tuple[str, ...] | None:
         """Return the nodes that do best: all in one domain, or else in as few as are allowed; None when none do (C9).
 
-        Nodes on which no committed work has to move come before all others.
+        Nodes that would be free for it come before those on which its team's committed work is, and both before those
+        from which committed work has to move.
         """
         usable = [site for site in self.sites.values() if site.usable]
         if self.ask.nodes:
             names = {site.node.name for site in usable}
             enough = names.issuperset(self.ask.nodes) and self._domains(self.ask.nodes) <= self._most_domains()
             return self.ask.nodes if enough else None
-        still = [site.node for site in usable if not site.leaving[MOVED]]
-        for nodes in (still, [site.node for site in usable]):
+        still = [site for site in usable if not site.leaving[MOVED]]
+        free = [site.node for site in still if not site.own]
+        for nodes in (free, [site.node for site in still], [site.node for site in usable]):
             found = placement.place(nodes, self.ask.count, self.depth, self._tightness)
             if found is None and self._most_domains() > 1:
                 found = self._over_domains(nodes)
@@ -148,8 +152,11 @@ class Survey:
         inside = self.shape_on(node) if self.ask.team is not None else NOTHING
         for workload, how, until in sorted(self._occupants(node), key=_keeps_first):
             own = workload.team == self.ask.team
-            if own and (how == DRAINED or workload.shape.fits(inside)):
-                inside -= workload.shape if how != DRAINED else NOTHING
+            if own and how == DRAINED:
+                continue
+            if own and workload.shape.fits(inside):
+                inside -= workload.shape
+                site.own += [workload] if how != ENDS else []
             elif self.ask.team is not None and workload.shape.fits(room):
                 room -= workload.shape
             elif how:

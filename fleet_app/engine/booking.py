@@ -256,6 +256,7 @@ def _offered(
     return Offer(
         booking=booking,
         displaced=tuple(displaced),
+        own=tuple(sorted({one.name for name in booking.nodes for one in survey.sites[name].own})),
         lent_gpu_s=lent_gpu_s,
         serving_left_gpus=left,
         off_peak=_off_peak(state, booking, max(ledger.now, booking.start_at)) if moved_on else (),

@@ -59,6 +59,17 @@ OFFERED: dict[str, tuple[Parts, BookingAsk, tuple[str, ...]]] = {
     ),
     "a part of a node beside somebody": ([node("n1"), firm(gpus=4)], booking_ask(gpus=4), ("n1",)),
     "a node on which its own work is": ([node("n1"), gang(on=["n1"])], booking_ask(), ("n1",)),
+    "rather a node that is free for it": ([*nodes(2), gang(on=["n1"])], booking_ask(), ("n2",)),
+    "rather one with what yields than with its own": (
+        [*nodes(2), gang(on=["n1"]), backfill(gpus=8, team="vision", on=["n2"])],
+        booking_ask(),
+        ("n2",),
+    ),
+    "rather its own than what has to move": (
+        [*nodes(2), gang(on=["n1"]), firm(on="n2", movable=True)],
+        booking_ask(),
+        ("n1",),
+    ),
     "a node whose committed work will have left": ([node("n1"), firm(max_run_s=880.0)], booking_ask(), ("n1",)),
     "between two others": (
         [node("n1"), booking("a", end_at=1000.0, start_at=500.0), booking("b", start_at=2000.0, end_at=3000.0)],
@@ -165,6 +176,13 @@ def test_an_offer_says_what_it_displaces_and_what_that_costs() -> None:
     assert answer.lent_gpu_s == 8 * 1000.0
     assert answer.price == answer.booking.price == pytest.approx(16 * 2.0 * 1000.0 / 3600.0)
     assert answer.approver
+
+
+def test_an_offer_says_what_of_the_team_is_there_already() -> None:
+    ends = gang("ends", on=["n1"], max_run_s=100.0)
+    answer = asked([*nodes(2), gang("stays", on=["n2"]), ends], booking_ask(count=2))
+    assert isinstance(answer, Offer)
+    assert answer.own == ("stays",)
 
 
 def test_who_finds_no_room_runs_again_when_the_booking_ends() -> None:
