@@ -16,6 +16,7 @@ from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
+from fleet_app.engine.uplinks import uplinks, use
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -105,6 +106,7 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
     elif chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
+        use(ledger, chosen)
         if ledger.calendar is not None:
             ledger.calendar.place(workload, chosen, yields=not firm, since=ledger.now)
         where = placement.where([ledger.nodes[name] for name in chosen])
@@ -130,7 +132,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     def tightness(node: Node) -> tuple[int, ...]:
         return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
 
-    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)
+    used = uplinks(ledger, workload.bundles)
+    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness, used)
 
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:

@@ -20,5 +20,6 @@ class Memo:
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
     indexes: dict[object, object] = field(default_factory=dict)
     cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
+    uplinks: set[tuple[str, ...]] | None = None
     asked: int = 0
     """How many were asked to leave for gangs in this decision (R9)."""
