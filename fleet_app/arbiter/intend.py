@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from fleet_app.arbiter import calendar, crossing, failing
+from fleet_app.arbiter import calendar, crossing, failing, members
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
@@ -70,7 +70,7 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
         case Quarantine() | Release() | Relabel():
             _on_node(book, action, now)
         case Shrink() | Grow():
-            pass  # nothing elastic is in the book: a spec that asks for it is refused
+            members.resize(book, action, now)
         case Rebook():
             calendar.rebook(book, action, now)
         case _:

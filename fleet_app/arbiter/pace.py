@@ -74,7 +74,7 @@ def _workload(record: Record, facts: Facts) -> Iterator[float]:
         return
     if workload.deadline_at is not None and not workload.killed:
         yield workload.deadline_at - facts.now
-    if workload.leaving or record.job_id in facts.left:
+    if workload.leaving or workload.going or record.job_id in facts.left:
         yield LEAVE_S
     elif workload.phase is Phase.ADMITTED:
         yield LAUNCH_S if record.job_submitted else MAKE_S

@@ -69,11 +69,18 @@ def recommendations(found: Sequence[Row]) -> Table:
 
 
 def shape(workload: Row) -> str:
-    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`."""
+    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`.
+
+    Of an elastic one also how many it has, such as `3 of 2..8 x 4`.
+    """
     groups = workload.get("groups") or ()
     if groups:
         return " + ".join(f"{group.get('bundles', 1)}x{group.get('gpus', 0)}" for group in groups)
-    return f"{workload.get('bundles', 1)} x {workload.get('gpus_per_bundle', 0)}"
+    bundles, least = workload.get("bundles", 1), workload.get("min_bundles")
+    if least is not None:
+        has = len(workload.get("nodes") or ())
+        bundles = (f"{has} of " if has else "") + f"{least}..{bundles}"
+    return f"{bundles} x {workload.get('gpus_per_bundle', 0)}"
 
 
 def where(workload: Row) -> str:

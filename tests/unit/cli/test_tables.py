@@ -27,6 +27,11 @@ def test_where(workload: dict[str, Any], want: str) -> None:
 SHAPES = {
     "bundles and their GPUs": ({"bundles": 4, "gpus_per_bundle": 8, "groups": []}, "4 x 8"),
     "each group": ({"groups": [{"bundles": 1, "gpus": 0}, {"bundles": 4, "gpus": 8}]}, "1x0 + 4x8"),
+    "what an elastic one may have": ({"bundles": 8, "gpus_per_bundle": 4, "min_bundles": 2}, "2..8 x 4"),
+    "and what it has": (
+        {"bundles": 8, "gpus_per_bundle": 4, "min_bundles": 2, "nodes": ["a", "b", "c"]},
+        "3 of 2..8 x 4",
+    ),
 }
 
 
