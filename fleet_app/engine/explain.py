@@ -167,6 +167,8 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
+    if workload.minimum is not None:
+        where = f"{where} ({len(workload.nodes)} of {workload.minimum}..{workload.bundles} members)"
     if workload.phase is Phase.DRAINING:
         if workload.moving:
             who = workload.drained_for or "whoever asked"
