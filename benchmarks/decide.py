@@ -1,9 +1,13 @@
-"""`decide-256` and its growth curve: one decision on a full, fragmented fleet, indexes built inside the timing."""
+"""`decide-256` and its growth curve: one decision on a full, fragmented fleet, indexes built inside the timing.
+
+`memory-256` and its curve: the most that the same decision has in memory beyond its input, plan included.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
+import tracemalloc
 from functools import partial
 
 from benchmarks import fleets
@@ -29,4 +33,19 @@ def run(nodes: int, pending: int) -> Result:
     return result(f"decide-{nodes}", what, "ms", Samples(ours=taken_ms))
 
 
-BENCHMARKS = {f"decide-{nodes}": partial(run, nodes, pending) for nodes, pending in SIZES}
+def memory(nodes: int, pending: int) -> Result:
+    """Return the most memory that one decision takes, in MiB."""
+    state, policy = fleets.fleet(nodes, pending), fleets.policy(nodes)
+    gc.collect()
+    tracemalloc.start()
+    decide(state, policy, NOW)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    what = f"memory of one decision, {nodes} nodes, {pending} pending"
+    return result(f"memory-{nodes}", what, "MiB", Samples(ours=[peak / 2**20]))
+
+
+BENCHMARKS = {
+    **{f"decide-{nodes}": partial(run, nodes, pending) for nodes, pending in SIZES},
+    **{f"memory-{nodes}": partial(memory, nodes, pending) for nodes, pending in SIZES},
+}

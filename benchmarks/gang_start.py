@@ -18,7 +18,7 @@ from benchmarks.result import Result, Samples, result
 from fleet_app.adapters import local
 from fleet_app.adapters.local_plan import LocalNode
 from fleet_app.cli.client import Gateway
-from fleet_app.worker.contract import JobEnvironment
+from fleet_app.worker.environment import JobEnvironment
 
 NODES = 4
 GPUS = 8

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleet_app.engine.artifacts import Artifact
+from fleet_app.engine.calendar import Booking, BookingAsk, Transfer
 from fleet_app.engine.cards import Card, Slice
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import (
+    Calendar,
     DrainContract,
     FlavorQuota,
     Headroom,
@@ -307,6 +309,7 @@ def policy(
     most_per_cycle: int | None = None,
     immediate_gpus: int = 0,
     health: Health | None = None,
+    calendar: Calendar | None = None,
     slicing: Slicing | None = None,
 ) -> Policy:
     """Return a policy with the teams given (default: research and serving) under one organisation, `org`."""
@@ -320,6 +323,7 @@ def policy(
         ),
         headroom=Headroom(immediate_gpus=immediate_gpus),
         health=health or Health(),
+        calendar=calendar or Calendar(),
         slicing=slicing,
     )
 
@@ -343,6 +347,67 @@ def quarantined(
     return Quarantined(node=name, reason="it smells", owner=owner, since=since, until=until, released_at=released_at)
 
 
+def transfer(lender: str = "vision", gpus: int = 8, approved_by: str = "grace") -> Transfer:
+    """Return 8 GPUs of nominal that vision lends, approved by Grace."""
+    return Transfer(lender=lender, gpus=gpus, approved_by=approved_by)
+
+
+def booking(
+    name: str = "run",
+    *on: str,
+    team: str | None = "research",
+    gpus: int = 8,
+    cpus: int = 0,
+    start_at: float = 1000.0,
+    end_at: float = 2000.0,
+    transfers: Sequence[Transfer] = (),
+    within: str | None = "spine",
+    breach: str = "",
+) -> Booking:
+    """Return 8 GPUs on each of the nodes, for research, from 1000 to 2000 seconds."""
+    return Booking(
+        name=name,
+        team=team,
+        shape=shape(gpus, cpus=cpus),
+        nodes=on or ("n1",),
+        start_at=start_at,
+        end_at=end_at,
+        within=within,
+        transfers=tuple(transfers),
+        breach=breach,
+    )
+
+
+def booking_ask(
+    name: str = "run",
+    *on: str,
+    team: str | None = "research",
+    count: int = 1,
+    gpus: int = 8,
+    start_at: float = 1000.0,
+    end_at: float = 2000.0,
+    transfers: Sequence[Transfer] = (),
+    within: str | None = None,
+    most_domains: int = 1,
+    replaces: str | None = None,
+) -> BookingAsk:
+    """Return what research asks for: one node of 8 GPUs from 1000 to 2000 seconds."""
+    return BookingAsk(
+        name=name,
+        team=team,
+        shape=shape(gpus),
+        count=len(on) or count,
+        nodes=on,
+        start_at=start_at,
+        end_at=end_at,
+        transfers=tuple(transfers),
+        within=within,
+        most_domains=most_domains,
+        asked_by="ada",
+        replaces=replaces,
+    )
+
+
 def crossing(
     name: str = "n1",
     *,
@@ -361,7 +426,7 @@ def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: flo
     return Usage(subject=subject, since=since, until=until, sm_active_percent=percent, memory_percent=memory)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Crossing) -> FleetState:
+def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Crossing | Booking) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -369,6 +434,7 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Cr
         services=tuple(part for part in parts if isinstance(part, Service)),
         failures=tuple(part for part in parts if isinstance(part, Failure)),
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
+        bookings=tuple(part for part in parts if isinstance(part, Booking)),
         crossings=tuple(part for part in parts if isinstance(part, Crossing)),
         usage=tuple(part for part in parts if isinstance(part, Usage)),
     )

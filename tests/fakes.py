@@ -5,6 +5,7 @@ What Ray would refuse is refused; breaking a promise that only the arbiter can k
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from fleet_app.arbiter.ports import (
     JobRequest,
     JobView,
     NodeView,
+    Seat,
 )
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
@@ -114,10 +116,18 @@ class FakeCluster:
             raise BrokenError(f"{group.name} is removed under the replica {world.adopted[group_id]}")
         alive = all(world.nodes[node_id].alive for node_id, _ in group.bundles)
         for job_id, job in world.running().items():
-            if job.request.environment["FLEET_GROUP_ID"] == group_id and job.kill_at is None and alive:
-                raise BrokenError(f"{group.name} is removed under the job {job_id}")
+            if group in world.groups_of(job) and job.kill_at is None and alive:
+                self._check_member(group, job_id)
         group.gone_at = world.now
         world.log.append((world.now, "remove", group.name))
+
+    def _check_member(self, group: FakeGroup, job_id: str) -> None:
+        """Fail unless the group was of a member that has left, or is past its deadline."""
+        world = self._world
+        deadline_at = world.notices.get(f"{job_id}/{group.group_id}")
+        left = "/" in group.name.removeprefix("fleet/w/") and not world.member_processes(job_id, group.group_id)
+        if not left and (deadline_at is None or world.now < deadline_at):
+            raise BrokenError(f"{group.name} is removed under the job {job_id}")
 
     def users_of(self, node_id: str) -> tuple[str, ...]:
         return ("actor Somebody",) if self._world.nodes[node_id].foreign.gpus else ()
@@ -145,12 +155,31 @@ class FakeJobs:
         group = world.groups.get(environment["FLEET_GROUP_ID"])
         if group is None or group.gone_at is not None:
             raise BrokenError(f"{request.job_id} starts without its group")
+        if "FLEET_MIN_NODES" in environment:
+            self._check_members(request)
         first = int(environment.get("FLEET_RESUME_STEP", "0"))
         if first != world.acked(name):
             raise BrokenError(f"{request.job_id} resumes at {first}, acknowledged was {world.acked(name)}")
         how = world.behaviours.get(name, Behaviour())
-        world.jobs[request.job_id] = FakeJob(request=request, how=how, submitted_at=world.now, first=first)
+        job = FakeJob(request=request, how=how, submitted_at=world.now, first=first)
+        job.members = world.members.get(request.job_id, ())
+        world.jobs[request.job_id] = job
         world.log.append((world.now, "submit", request.job_id))
+
+    def _check_members(self, request: JobRequest) -> None:
+        """Fail unless every member that an elastic job starts with stands, and the job can find them."""
+        world = self._world
+        told = [seat.node for seat in world.members.get(request.job_id, ())]
+        nodes = json.loads(request.environment["FLEET_NODES"])
+        standing = [group.name for group in world.groups.values() if group.gone_at is None]
+        leaving = any(seat.leaving for seat in world.members.get(request.job_id, ()))
+        if leaving or told != nodes or not all(f"fleet/w/{request.job_id}/{node}" in standing for node in nodes):
+            raise BrokenError(f"{request.job_id} starts on {nodes} with {told} of {standing}")
+
+    def end_member(self, member: str) -> None:
+        job_id, _, group_id = member.partition("/")
+        self._world.jobs[job_id].members_ended.add(group_id)
+        self._world.log.append((self._world.now, "end", member))
 
     def stop(self, job_id: str) -> None:
         job = self._world.jobs[job_id]
@@ -167,7 +196,12 @@ class FakeJobs:
     def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
         self.counted += 1
         world = self._world
-        return {attempt: world.jobs[attempt].processes(world.now) for attempt in attempts if attempt in world.jobs}
+        found = {attempt: world.jobs[attempt].processes(world.now) for attempt in attempts if attempt in world.jobs}
+        for member in attempts:
+            job_id, _, group_id = member.partition("/")
+            if group_id and job_id in world.jobs:
+                found[member] = world.member_processes(job_id, group_id)
+        return found
 
     def death(self, job_id: str) -> Death | None:
         return self._world.deaths.get(job_id)
@@ -201,13 +235,26 @@ class FakeBoard:
             adopted=dict(world.adopted),
             adopted_for=dict(world.adopted_for),
             done=frozenset(job_id for job_id, job in posted.items() if job.done(world.now)),
-            posted=frozenset(world.notices),
+            posted=frozenset((*world.notices, *world.members)),
+            gone=frozenset(f"{job_id}/{group_id}" for job_id, job in posted.items() for group_id in self._gone(job)),
         )
+
+    def _gone(self, job: FakeJob) -> list[str]:
+        return [group_id for group_id in job.members_noticed if job.member_left(group_id, self._world.now)]
+
+    def publish_members(self, attempt: str, members: tuple[Seat, ...]) -> None:
+        self._world.members[attempt] = members
+        if attempt in self._world.jobs:
+            self._world.jobs[attempt].members = members
 
     def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
         world = self._world
         world.notices[attempt] = deadline_at
-        if deadline_at is None:
+        job_id, _, group_id = attempt.partition("/")
+        if group_id:
+            world.jobs[job_id].members_noticed.setdefault(group_id, world.now)
+            world.log.append((world.now, "notify", attempt))
+        elif deadline_at is None:
             world.jobs[attempt].moved_at = world.now
             world.log.append((world.now, "move", attempt))
         elif world.jobs[attempt].notice_at is None:
@@ -217,6 +264,10 @@ class FakeBoard:
     def clear(self, attempt: str) -> None:
         world = self._world
         world.notices.pop(attempt, None)
+        world.members.pop(attempt, None)
+        job_id, _, group_id = attempt.partition("/")
+        if group_id and job_id in world.jobs:
+            world.jobs[job_id].members_noticed.pop(group_id, None)
         if attempt in world.jobs:
             world.jobs[attempt].cleared_at = world.now
 
@@ -247,6 +298,8 @@ EFFECTS = frozenset(
         "delete",
         "notify",
         "clear",
+        "publish_members",
+        "end_member",
         "publish_grants",
         "claim",
         "forget_adoption",

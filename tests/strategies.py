@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fleet_app.engine.artifacts import Artifact
+from fleet_app.engine.calendar import BookingAsk
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import (
     Affinity,
     Boundary,
+    Calendar,
     FlavorQuota,
     Headroom,
     Idle,
@@ -39,6 +41,7 @@ from tests.builders import (
     CLASSES,
     COMMITTED,
     backfill,
+    booking_ask,
     cards,
     gang,
     grant,
@@ -48,6 +51,7 @@ from tests.builders import (
     service,
     shape,
     team,
+    transfer,
     used,
 )
 from tests.virtual import Fleet
@@ -87,6 +91,18 @@ def policies(draw: st.DrawFn) -> Policy:
         pulls=draw(pulls()),
         affinities=draw(affinities()),
         spares=draw(spares()),
+        calendar=draw(calendars()),
+    )
+
+
+def calendars() -> st.SearchStrategy[Calendar]:
+    """Return leads and holds short enough to matter within a history."""
+    return st.builds(
+        Calendar,
+        most_domains=st.sampled_from([1, 1, 2]),
+        reclaim_lead_s=st.sampled_from([0.0, 0.0, 200.0]),
+        move_lead_s=st.sampled_from([0.0, 300.0]),
+        hold_s=st.sampled_from([0.0, 100.0]),
     )
 
 
@@ -151,7 +167,8 @@ def shapes() -> st.SearchStrategy[Shape]:
 def gangs(draw: st.DrawFn, name: str, levels: Sequence[str]) -> Workload:
     """Return a queued gang."""
     count = draw(st.sampled_from([1, 1, 1, 2, 2, 3]))
-    one = gang(name, nodes=count, priority=draw(st.sampled_from([COMMITTED, COMMITTED, URGENT.value])))
+    of = draw(st.sampled_from([COMMITTED, COMMITTED, URGENT.value]))
+    one = gang(name, nodes=count, priority=of, movable=draw(st.booleans()))
     return draw(now_and_then_mixed(replace(one, **draw(asks(levels)))))
 
 
@@ -342,7 +359,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-ASKED = ("drain", "move", "cross", "cancel", "quarantine")
+ASKED = ("drain", "move", "cross", "cancel", "quarantine", "book", "book", "unbook")
 """What a person asks for."""
 
 RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die", "measure")
@@ -468,6 +485,30 @@ def _quota(fleet: Fleet, event: Happening) -> Fleet:
     return virtual.with_policy(fleet, with_nominal(fleet.policy, name, 2 * event.amount))
 
 
+def _book(fleet: Fleet, event: Happening) -> Fleet:
+    return virtual.booked(fleet, asked_to_book(fleet, event.which, event.amount)) if len(fleet.bookings) < 4 else fleet
+
+
+def asked_to_book(fleet: Fleet, which: int, amount: int) -> BookingAsk:
+    """Return what somebody asks to book: whole nodes or parts, soon or later, now and then for maintenance."""
+    start_at = fleet.now + (0.0, 130.0, 400.0, 700.0, 1300.0, 700.0)[amount]
+    return booking_ask(
+        f"booking-{int(fleet.now)}-{which}-{amount}",
+        team=None if amount == 5 else TEAMS[which % 3],
+        count=1 + which % 2,
+        gpus=(4, 2, 4, 1, 3, 8)[which],
+        start_at=start_at,
+        end_at=start_at + 300.0 * (1 + amount),
+        transfers=[transfer(TEAMS[(which + 1) % 3], 2)] if which % 2 else [],
+        most_domains=1 + which // 4,
+    )
+
+
+def _unbook(fleet: Fleet, event: Happening) -> Fleet:
+    chosen = _nth(fleet.bookings, event)
+    return fleet if chosen is None else virtual.unbooked(fleet, chosen.name)
+
+
 def with_nominal(rules: Policy, name: str, gpus: int) -> Policy:
     """Return the policy with another nominal for one team."""
     changed = (replace(one, nominal_gpus=gpus) if one.name == name else one for one in rules.quotas)
@@ -508,6 +549,8 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "quarantine": _quarantine,
     "measure": _measure,
     "quota": _quota,
+    "book": _book,
+    "unbook": _unbook,
 }
 
 

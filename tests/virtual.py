@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fleet_app.engine.booking import offer
+from fleet_app.engine.calendar import Booking, BookingAsk, Offer
 from fleet_app.engine.decide import decide
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
@@ -25,6 +27,7 @@ from fleet_app.engine.plan import (
     Move,
     Plan,
     Quarantine,
+    Rebook,
     Relabel,
     Release,
     Repartition,
@@ -62,6 +65,7 @@ class Fleet:
     shrinks: tuple[Drained, ...] = ()
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
+    bookings: tuple[Booking, ...] = ()
     growth_gpus: int | None = None
     crossings: tuple[Crossing, ...] = ()
     usage: tuple[Usage, ...] = ()
@@ -76,6 +80,7 @@ class Fleet:
             services=self.services,
             failures=self.failures,
             quarantines=self.quarantines,
+            bookings=self.bookings,
             growth_gpus=self.growth_gpus,
             crossings=self.crossings,
             usage=self.usage,
@@ -98,7 +103,7 @@ class Fleet:
         return {one.name for one in self.workloads if one.holding}
 
 
-def fleet(policy: Policy, *parts: Node | Workload | Service, now: float = 0.0) -> Fleet:
+def fleet(policy: Policy, *parts: Node | Workload | Service | Booking, now: float = 0.0) -> Fleet:
     """Return a fleet of these nodes, workloads and services."""
     return Fleet(
         policy=policy,
@@ -106,6 +111,7 @@ def fleet(policy: Policy, *parts: Node | Workload | Service, now: float = 0.0) -
         nodes=tuple(part for part in parts if isinstance(part, Node)),
         workloads=tuple(part for part in parts if isinstance(part, Workload)),
         services=tuple(part for part in parts if isinstance(part, Service)),
+        bookings=tuple(part for part in parts if isinstance(part, Booking)),
     )
 
 
@@ -132,7 +138,7 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 one = fleet.workload(action.workload)
                 known = _failed(fleet, one, Cause.NODE, action.node) if isinstance(action, Lose) else fleet
                 fleet = _put(known, replace(one, killed=True))
-            case Quarantine() | Release() | Relabel():
+            case Quarantine() | Release() | Relabel() | Rebook():
                 fleet = _done_to_node(fleet, action)
             case AdmitSlice():
                 one = fleet.workload(action.workload)
@@ -180,8 +186,10 @@ def recut(fleet: Fleet) -> Fleet:
     return fleet
 
 
-def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel) -> Fleet:
+def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel | Rebook) -> Fleet:
     match action:
+        case Rebook():
+            return _rebooked(fleet, action)
         case Quarantine(node=node, until=until, owner=owner, why=why):
             return quarantined(fleet, Quarantined(node=node, reason=why, owner=owner, since=fleet.now, until=until))
         case Release(node=node):
@@ -233,6 +241,30 @@ def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
     told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
     note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
     return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+
+
+def _rebooked(fleet: Fleet, action: Rebook) -> Fleet:
+    return replace(
+        fleet,
+        bookings=tuple(
+            replace(one, nodes=action.nodes, breach=action.breach) if one.name == action.booking else one
+            for one in fleet.bookings
+        ),
+    )
+
+
+def booked(fleet: Fleet, ask: BookingAsk) -> Fleet:
+    """Take what is offered; unchanged where it is declined."""
+    answer = offer(fleet.state, fleet.policy, fleet.now, ask)
+    if not isinstance(answer, Offer):
+        return fleet
+    others = tuple(one for one in fleet.bookings if one.name not in {ask.name, ask.replaces})
+    return replace(fleet, bookings=(*others, answer.booking))
+
+
+def unbooked(fleet: Fleet, name: str) -> Fleet:
+    """Cancel a booking."""
+    return replace(fleet, bookings=tuple(one for one in fleet.bookings if one.name != name))
 
 
 def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest
+from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest, Seat
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 
@@ -26,8 +26,10 @@ class BrokenError(AssertionError):
 class Behaviour:
     """How a workload's job behaves: `steps` of `step_s` seconds, acknowledged every `ack_every`.
 
-    `yields_in_s` is how long it takes to leave after a notice, None for one that ignores it. Ray says that it ended
-    `said_in_s` after its last process went. `leaves_behind_s` is how long processes outlive the driver.
+    `yields_in_s` is how long it takes to leave after a notice, None for one that ignores it; `member_yields_in_s` the
+    same of one member of an elastic one. Ray says that it ended `said_in_s` after its last process went.
+    `members_cling` is whether a member's processes outlive its group. `leaves_behind_s` is how long processes outlive
+    the driver.
     """
 
     steps: int = 10
@@ -39,6 +41,8 @@ class Behaviour:
     says_done: bool = True
     hears_board: bool = True
     said_in_s: float = 0.5
+    member_yields_in_s: float | None = 0.3
+    members_cling: bool = False
     leaves_behind_s: float = 0.0
 
 
@@ -55,6 +59,9 @@ class FakeJob:
     stop_at: float | None = None
     kill_at: float | None = None
     cleared_at: float | None = None
+    members_noticed: dict[str, float] = field(default_factory=dict)
+    members: tuple[Seat, ...] = ()
+    members_ended: set[str] = field(default_factory=set)
 
     @property
     def run_at(self) -> float:
@@ -84,6 +91,11 @@ class FakeJob:
         if self.kill_at is not None:
             gone_at = min(gone_at, self.kill_at + DIES_IN_S)
         return int(self.request.environment["FLEET_BUNDLES"]) if self.run_at <= now < gone_at else 0
+
+    def member_left(self, group_id: str, now: float) -> bool:
+        """Return whether a member left because it was asked to; it says so as it goes."""
+        told, yields_in_s = self.members_noticed.get(group_id), self.how.member_yields_in_s
+        return told is not None and yields_in_s is not None and now >= max(told, self.run_at) + yields_in_s
 
     def status(self, now: float) -> str:
         at, why = self.end()
@@ -154,6 +166,7 @@ class World:
     cached: dict[str, tuple[str, ...]] = field(default_factory=dict)
     deaths: dict[str, Death] = field(default_factory=dict)
     notices: dict[str, float | None] = field(default_factory=dict)
+    members: dict[str, tuple[Seat, ...]] = field(default_factory=dict)
     lease: float = 0.0
     log: list[tuple[float, str, str]] = field(default_factory=list)
     made: int = 0
@@ -183,8 +196,8 @@ class World:
         node = self.node(name)
         node.alive = False
         for job in self.jobs.values():
-            group = self.groups[job.request.environment["FLEET_GROUP_ID"]]
-            on_it = any(node_id == node.node_id for node_id, _ in group.bundles)
+            bundles = [bundle for group in self.groups_of(job) for bundle in group.bundles]
+            on_it = any(node_id == node.node_id for node_id, _ in bundles)
             if on_it and job.processes(self.now) and job.kill_at is None:
                 job.how = Behaviour(start_s=job.how.start_s, steps=10_000, yields_in_s=None)  # the other ranks hang
 
@@ -256,6 +269,20 @@ class World:
     def running(self) -> dict[str, FakeJob]:
         """Return the jobs that have processes now."""
         return {job_id: job for job_id, job in self.jobs.items() if job.processes(self.now)}
+
+    def groups_of(self, job: FakeJob) -> list[FakeGroup]:
+        """Return the groups that stand for a job: its one, or one for each member that it has."""
+        name = f"fleet/w/{job.request.job_id}"
+        standing = [group for group in self.groups.values() if group.gone_at is None]
+        return [group for group in standing if group.name == name or group.name.startswith(f"{name}/")]
+
+    def member_processes(self, job_id: str, group_id: str) -> int:
+        """Return how many processes a member of an elastic job has: one, until it leaves or is ended."""
+        job, group = self.jobs[job_id], self.groups[group_id]
+        ended = group.gone_at is not None and self.now >= group.gone_at + DIES_IN_S
+        ended = group_id in job.members_ended or (ended and not job.how.members_cling)
+        used = any(seat.group_id == group_id for seat in job.members)
+        return int(bool(job.processes(self.now)) and used and not ended and not job.member_left(group_id, self.now))
 
     def acked(self, name: str) -> int:
         """Return the furthest step that any attempt of a workload acknowledged."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from fleet_app.adapters import private
-from fleet_app.arbiter.ports import Ack, Beat, BoardView, Clock, Demand, Fence
+from fleet_app.arbiter.ports import Ack, Beat, BoardView, Clock, Demand, Fence, Seat
 from fleet_app.engine.values import Shape
 from fleet_app.worker import contract
 
 E = TypeVar("E", contract.Ack, contract.Beat, contract.Demand, contract.Adoption)
 
-_OF_ATTEMPTS = (contract.NOTICE, contract.BEAT, contract.ACK, contract.DONE)
+_OF_ATTEMPTS = (contract.NOTICE, contract.BEAT, contract.ACK, contract.DONE, contract.MEMBERS, contract.GONE)
 
 
 class RayBoard:
@@ -45,6 +45,7 @@ class RayBoard:
             adopted_for={group_id: adoption.service for group_id, adoption in adoptions.items() if adoption.service},
             done=frozenset(_attempts(posted, contract.DONE)),
             posted=frozenset(_attempts(posted, *_OF_ATTEMPTS)),
+            gone=frozenset(_attempts(posted, contract.GONE)),
         )
 
     def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
@@ -52,9 +53,14 @@ class RayBoard:
         _post(contract.notice_key(attempt), contract.Notice(deadline_at=deadline_at, why=why))
 
     def clear(self, attempt: str) -> None:
-        """Remove everything that stands for an attempt that is over: notice, beat, acknowledgement, done."""
+        """Remove everything that stands for an attempt, or a member of one, that is over."""
         for prefix in _OF_ATTEMPTS:
             private.kv_delete(contract.BOARD_NAMESPACE, prefix + attempt)
+
+    def publish_members(self, attempt: str, members: tuple[Seat, ...]) -> None:
+        """Tell an elastic attempt which members it has; what was told before is replaced."""
+        told = tuple(contract.Member(node=one.node, group_id=one.group_id, leaving=one.leaving) for one in members)
+        _post(contract.members_key(attempt), contract.Members(members=told))
 
     def publish_grants(self, service: str, granted: int, fences: tuple[Fence, ...]) -> None:
         """Tell Serve how many replicas the service may have, and which groups stand ready for the next ones."""

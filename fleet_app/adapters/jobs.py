@@ -109,10 +109,17 @@ class RayJobs:
         self._probes.keep(_other_hosts(), private.draining())
         self._probes.end(attempt)
 
+    def end_member(self, member: str) -> None:
+        """End every process of a member of an elastic attempt, on every host; the rest of the attempt stays."""
+        processes.end(member)
+        self._probes.keep(_other_hosts(), private.draining())
+        self._probes.end(member)
+
     def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
         """Return how many live processes each attempt still has on all hosts, its Ray supervisor not counted.
 
-        This host is read directly, another one through its probe. One that does not answer counts as a process.
+        A member of an elastic attempt is asked for by its id. This host is read directly, another one through its
+        probe. One that does not answer counts as a process.
         """
         self._probes.keep(_other_hosts(), private.draining())
         here = self._watch.scan(attempts)

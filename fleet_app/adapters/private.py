@@ -24,7 +24,7 @@ from ray.exceptions import RayError
 from ray.util.state.exception import RayStateApiException
 
 from fleet_app.engine.errors import FaultError
-from fleet_app.worker import contract
+from fleet_app.worker import contract, environment
 
 GCS_TIMEOUT_S = 10.0
 """A call to the GCS that takes longer is given up: FaultError."""
@@ -291,7 +291,7 @@ def gpus_in(required: Mapping[str, float]) -> float:
 
 def _attempt(serialized_runtime_env: str) -> str | None:
     variables = json.loads(serialized_runtime_env or "{}").get("env_vars") or {}
-    attempt: str | None = variables.get(contract.ENV_ATTEMPT)
+    attempt: str | None = variables.get(environment.ENV_ATTEMPT)
     return attempt
 
 

@@ -1,10 +1,11 @@
 """Which processes of this host belong to which attempt, and the end of them, from /proc.
 
 Every process of a fleet job carries `FLEET_ATTEMPT` in the environment it was started with: shell, driver, workers,
-and whatever they start, also in a session of its own. Not counted are zombies, and what Ray itself adds and ends:
-the supervisor of the job, the watchdog shell beside it, and that shell's `sleep 1`. A process that has unset the
-variable before it started another, or that belongs to another user than this one, is not seen. Linux only; does not
-know Ray.
+and whatever they start, also in a session of its own. Those of a member of an elastic attempt carry `FLEET_MEMBER` as
+well, and it counts as an attempt, by its id (`contract.member_id`), wherever one is asked for. Not counted are zombies,
+and what Ray itself adds and ends: the supervisor of the job, the watchdog shell beside it, and that shell's `sleep 1`.
+A process that has unset the variable before it started another, or that belongs to another user than this one, is not
+seen. Linux only; does not know Ray.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_app.worker import contract
+from fleet_app.worker.contract import member_id
+from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER
 
 PROC = Path("/proc")
 ROUNDS = 20
@@ -24,7 +26,8 @@ ROUNDS = 20
 
 QUIET_LOOKS = 2
 
-VARIABLE = f"{contract.ENV_ATTEMPT}=".encode()
+VARIABLE = f"{ENV_ATTEMPT}=".encode()
+MEMBER_VARIABLE = f"{ENV_MEMBER}=".encode()
 SUPERVISOR = b"ray::JobSupervisor"
 WATCHDOG_PAUSE = (b"sleep", b"1")
 WATCHDOG = re.compile(rb"while kill -s 0 \d+; do sleep 1; done; kill -9 -\d+")
@@ -85,12 +88,23 @@ def end(attempt: str, proc: Path = PROC) -> None:
 
 def attempt_of(pid: int, proc: Path = PROC) -> str | None:
     """Return the attempt that a process belongs to; None for none, and when the process is gone or not ours."""
+    return next(iter(_owners(pid, proc)), None)
+
+
+def _owners(pid: int, proc: Path) -> tuple[str, ...]:
+    """Return the attempt that a process belongs to, and the member of it that it says it is of, if it does."""
     with contextlib.suppress(OSError):
         environment = (proc / str(pid) / "environ").read_bytes()
         if VARIABLE in environment:  # most have it not: look closer only then
-            entries = (entry for entry in environment.split(b"\0") if entry.startswith(VARIABLE))
-            return next((os.fsdecode(entry[len(VARIABLE) :]) for entry in entries), None)
-    return None
+            entries = environment.split(b"\0")
+            attempt, member = _value(VARIABLE, entries), _value(MEMBER_VARIABLE, entries)
+            if attempt is not None:
+                return (attempt,) if member is None else (attempt, member_id(attempt, member))
+    return ()
+
+
+def _value(variable: bytes, entries: list[bytes]) -> str | None:
+    return next((os.fsdecode(entry[len(variable) :]) for entry in entries if entry.startswith(variable)), None)
 
 
 def _kill(pid: int, attempt: str, proc: Path) -> None:
@@ -99,7 +113,7 @@ def _kill(pid: int, attempt: str, proc: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
         try:
-            if attempt_of(pid, proc) == attempt:
+            if attempt in _owners(pid, proc):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
@@ -109,9 +123,10 @@ def _find(attempts: frozenset[str], proc: Path) -> dict[str, set[Process]]:
     found: dict[str, set[Process]] = {attempt: set() for attempt in sorted(attempts)}
     pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()) if attempts else ()
     for pid in pids:
-        attempt = attempt_of(pid, proc)
-        if attempt in found and (process := _read(pid, proc)) is not None and not _is_rays(process):
-            found[attempt].add(process)
+        asked = [owner for owner in _owners(pid, proc) if owner in found]
+        if asked and (process := _read(pid, proc)) is not None and not _is_rays(process):
+            for owner in asked:
+                found[owner].add(process)
     return found
 
 

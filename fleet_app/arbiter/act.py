@@ -13,18 +13,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import follow, groups
+from fleet_app.arbiter import follow, groups, members
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import ENDED, Facts, Ports
-from fleet_app.arbiter.groups import Unwanted, Wanted
+from fleet_app.arbiter.groups import Joining, Unwanted, Wanted
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import Fence, JobRequest
+from fleet_app.arbiter.ports import Fence, JobRequest, Seat
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.arbiter.tries import Tries
 from fleet_app.engine.errors import ConflictError, FaultError, RequestError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
 from fleet_app.worker import contract
+from fleet_app.worker.environment import JobEnvironment, RankGroup
 
 CREATE_TIMEOUT_S = 1.0
 SETTLE_S = 0.25
@@ -46,6 +47,7 @@ class Act:
         self._book = book
         self._tries = tries
         self._published: dict[str, tuple[int, tuple[Fence, ...]]] = {}
+        self._members_told: dict[str, tuple[str, tuple[Seat, ...]]] = {}
         self._adopted: frozenset[str] = frozenset()
         self._stray_since: dict[str, float] = {}
 
@@ -54,11 +56,13 @@ class Act:
         kept = None if holds is None else tuple(holds)
         for record in self._book.live():
             self._end(record, facts)
+            self._end_members(record, facts)
         removed = [gone.group for gone in groups.unwanted(self._book, facts, kept) if self._remove(gone)]
         for new in groups.wanted(self._book, facts, kept, removed):
             self._make(new)
         for record in self._book.live():
-            self._launch(record, facts)
+            if self._knows_its_members(record):
+                self._launch(record, facts)
         for demand in self._book.demands:
             self._publish(demand.service, facts)
         self._tidy(facts)
@@ -97,6 +101,36 @@ class Act:
         if self._call(f"stop {record.job_id}", partial(self._ports.jobs.stop, record.job_id)):
             self._book.put(replace(record, notified=True))
 
+    # Members of elastic workloads.
+
+    def _end_members(self, record: Record, facts: Facts) -> None:
+        """Tell those who have to leave, and end what outlives the group of one that is past its deadline."""
+        if not record.workload.going or not record.job_submitted:
+            return
+        for one in members.untold(record):
+            member = contract.member_id(record.job_id, one.group_id or "")
+            post = partial(self._ports.board.notify, member, one.leaves_by, one.why)
+            if self._call(f"notify {member}", post):
+                record = members.told(self._book.records.get(record.name) or record, one)
+                self._book.put(record)
+                detail = {"attempt": record.workload.attempt, "nodes": [one.node]}
+                self._book.note(self._ports.clock.now(), What.NOTIFIED, record.name, **detail)
+        for member in members.outliving(record, facts):
+            if self._call(f"end {member}", partial(self._ports.jobs.end_member, member)):
+                self._tries.put_off(f"end {member}", KILL_AGAIN_S)
+
+    def _knows_its_members(self, record: Record) -> bool:
+        """Let an elastic attempt know its members, before it starts and whenever they change; say whether it does."""
+        if record.workload.minimum is None or record.group_id is None or not record.workload.holding:
+            return True
+        news = (record.job_id, members.seats(record))
+        if self._members_told.get(record.name) != news:
+            publish = partial(self._ports.board.publish_members, *news)
+            if not self._call(f"publish the members of {record.job_id}", publish):
+                return False
+            self._members_told[record.name] = news
+        return True
+
     # Groups.
 
     def _remove(self, gone: Unwanted) -> bool:
@@ -120,6 +154,10 @@ class Act:
                 self._book.note(
                     now, What.PLACED, record.name, attempt=record.workload.attempt, group=group_id, nodes=nodes
                 )
+            case Joining(workload=name, node=node):
+                joining = self._book.records.get(name)
+                if joining is not None:
+                    self._book.put(*members.joined(joining, node, group_id, now))
             case GrantRecord() as grant:
                 self._book.grants.put(grant.name, replace(grant, group_id=group_id))
                 self._book.note(now, What.GRANT_READY, grant.service, grant=grant.name, node=grant.node)
@@ -140,7 +178,8 @@ class Act:
 
     def _launch(self, record: Record, facts: Facts) -> None:
         workload = record.workload
-        ready = workload.phase is Phase.ADMITTED and not workload.killed and record.group_id is not None
+        stays = workload.phase is Phase.ADMITTED and not workload.killed and not workload.going
+        ready = stays and record.group_id is not None
         new = not record.job_submitted and facts.jobs_seen and facts.status(record) is None
         node = facts.nodes.get(workload.nodes[0]) if ready and new else None
         if node is None:
@@ -168,19 +207,20 @@ class Act:
             return error.sentence()
         return ""
 
-    def _environment(self, record: Record) -> contract.JobEnvironment:
+    def _environment(self, record: Record) -> JobEnvironment:
         workload = record.workload
         saved = record.checkpoint
-        return contract.JobEnvironment(
+        return JobEnvironment(
             attempt=record.job_id,
             workload=record.name,
             group_id=record.group_id or "",
-            bundles=workload.bundles,
+            bundles=workload.bundles if workload.minimum is None else len(workload.nodes),
+            min_nodes=workload.minimum,
             gpus_per_bundle=workload.shape.gpus,
             cpu_milli_per_bundle=workload.shape.cpu_milli,
             nodes=workload.nodes,
             groups=tuple(
-                contract.RankGroup(
+                RankGroup(
                     name=group.name,
                     ranks=group.bundles,
                     gpus=group.shape.gpus,
@@ -218,7 +258,8 @@ class Act:
     # Tidying up.
 
     def _tidy(self, facts: Facts) -> None:
-        current = {record.job_id for record in self._book.live() if record.workload.holding}
+        holding = [record for record in self._book.live() if record.workload.holding]
+        current = {name for record in holding for name in (record.job_id, *record.leaving_members)}
         board = facts.board
         posted = {
             *board.posted,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from fleet_app.arbiter.booked import BookingRecord
 from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
@@ -80,6 +81,7 @@ class Book:
         self.meta: Table[str] = Table(meta)
         self.failures: Table[Failure] = Table()
         self.quarantines: Table[Quarantined] = Table()
+        self.bookings: Table[BookingRecord] = Table()
         self.wanted: Table[int] = Table()
         self.crossings: Table[Crossing] = Table()
         self.notes: list[Note] = []
@@ -107,6 +109,7 @@ class Book:
             self.meta,
             self.failures,
             self.quarantines,
+            self.bookings,
             self.wanted,
             self.crossings,
         )

@@ -69,8 +69,8 @@ class Facts:
     `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are the fleet's
     groups by name, `ids` the same by id. `jobs` are Ray's; they are empty and `jobs_seen` is false when the job server
     was not asked this time, or did not answer: nothing follows from a job's absence then. `left` says how many
-    processes an attempt still has, for those that may be over. `deaths` has the gangs' attempts that failed, and which
-    rank died; one that nobody could answer for is not in it.
+    processes an attempt still has, for those that may be over, and a member that was asked to leave, by its id.
+    `deaths` has the gangs' attempts that failed, and which rank died; one that nobody could answer for is not in it.
     """
 
     now: float
@@ -132,6 +132,7 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
     jobs = {job.job_id: job for job in answer or ()}
     holding = [record for record in live if record.workload.holding]
     ending = frozenset(record.job_id for record in holding if _may_be_gone(record, jobs, seen=answer is not None))
+    ending |= frozenset(member for record in holding for member in record.leaving_members)
     left = ports.jobs.processes(ending) if ending else {}
     nodes = fleet_nodes(view)
     groups = [group for group in view.groups if contract.is_fleet_group(group.name)]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.arbiter import members
 from fleet_app.arbiter.book import News
 from fleet_app.arbiter.facts import ENDED, Facts
 from fleet_app.arbiter.failing import failure
@@ -49,7 +50,7 @@ def followed(record: Record, facts: Facts, health: Health | None = None) -> Step
     if record.workload.phase is Phase.QUEUED:
         return _renumbered(record, facts), ()
     told: list[News] = []
-    for step in (_heard, _placed, _launched, _overdue):
+    for step in (_heard, _placed, _launched, _overdue, members.parted):
         if not record.workload.holding:
             break
         record, news = step(record, facts)
@@ -94,8 +95,10 @@ def _placed(record: Record, facts: Facts) -> Step:
     """See whether the attempt's group stands where it should; one that broke under a job ends the attempt.
 
     What Ray took apart never comes back: a node that returns is another one to it. So only a group that Ray shows as
-    whole is left to itself for as long as the policy tolerates (H1).
+    whole is left to itself for as long as the policy tolerates (H1). An elastic one has a group for each member (R8).
     """
+    if record.workload.minimum is not None:
+        return members.placed(record, facts)
     group = facts.groups.get(contract.workload_group(record.job_id))
     if group is not None and facts.ready(group) and facts.places(group) == record.workload.nodes:
         if record.group_id == group.group_id:
@@ -310,6 +313,9 @@ def _requeued(record: Record, facts: Facts) -> Step:
         saved_at=None,
         deadline_at=None,
         drained_for=None,
+        going=(),
+        going_by=None,
+        going_for=None,
         killed=False,
         requeued=workload.requeued or not withdrawn,
         broken_drains=workload.broken_drains + broke,

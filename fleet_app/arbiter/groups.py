@@ -1,6 +1,6 @@
 """Which of the fleet's placement groups should go, and which should be made now. Pure.
 
-Knows the three kinds: a workload's, a grant's, a hold's. Does not call anything.
+Knows the four kinds: a workload's, a member's of an elastic one, a grant's, a hold's. Does not call anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
+from fleet_app.arbiter.members import kept_groups, missing
 from fleet_app.arbiter.observe import is_odd, rooms
 from fleet_app.arbiter.ports import GroupView
 from fleet_app.arbiter.records import GrantRecord, Record
@@ -29,6 +30,14 @@ class Unwanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A member of an elastic workload that has no group yet, on one node."""
+
+    workload: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A group that should be made: bundle i on the Ray node `bundles[i][0]`. A hold has no owner.
 
@@ -37,13 +46,14 @@ class Wanted:
 
     name: str
     bundles: tuple[tuple[str, Shape], ...]
-    owner: Record | GrantRecord | None = None
+    owner: Record | GrantRecord | Joining | None = None
     settles: bool = False
 
 
 def unwanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Unwanted]:
     """Return the fleet's groups that nothing in the book wants, by name; `holds` None leaves holds as they are."""
-    kept = {record.group_id for record in book.live() if record.workload.holding and not record.workload.killed}
+    held = [record for record in book.live() if record.workload.holding and not record.workload.killed]
+    kept = {group_id for record in held for group_id in kept_groups(record)}
     grants = {grant.group_id: grant for grant in book.grants}
     surplus = set() if holds is None else _surplus_holds(holds, grants, facts)
     found: list[Unwanted] = []
@@ -68,7 +78,12 @@ def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None, removed: Iter
     """
     shown, room = rooms(facts), rooms(facts, removed)
     found: list[Wanted] = []
-    for one in (*_promised(book, facts), *_admitted(book, facts), *_missing_holds(book, facts, holds)):
+    for one in (
+        *_promised(book, facts),
+        *_admitted(book, facts),
+        *_joining(book, facts),
+        *_missing_holds(book, facts, holds),
+    ):
         if all(shape.fits(room.get(node_id, NOTHING)) for node_id, shape in one.bundles):
             settles = not all(shape.fits(shown.get(node_id, NOTHING)) for node_id, shape in one.bundles)
             for node_id, shape in one.bundles:
@@ -90,12 +105,22 @@ def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
     for record in book.live():
         workload = record.workload
         name = contract.workload_group(record.job_id)
-        if workload.phase is not Phase.ADMITTED or workload.killed or record.group_id or name in facts.groups:
+        starts = workload.phase is Phase.ADMITTED and not workload.killed and workload.minimum is None
+        if not starts or record.group_id or name in facts.groups:
             continue
         seats = [(facts.nodes.get(node), shape) for node, shape in workload.seats]
         bundles = tuple((node.node_id, shape) for node, shape in seats if node is not None)
         if len(bundles) == workload.bundles:
             yield Wanted(name=name, bundles=bundles, owner=record)
+
+
+def _joining(book: Book, facts: Facts) -> Iterator[Wanted]:
+    for record in book.live():
+        for node in missing(record, facts):
+            name, found = contract.member_group(record.job_id, node), facts.nodes.get(node)
+            if found is not None and name not in facts.groups:
+                bundles = ((found.node_id, record.workload.shape),)
+                yield Wanted(name=name, bundles=bundles, owner=Joining(workload=record.name, node=node))
 
 
 # Holds: what is kept for somebody on a node may grow and shrink from cycle to cycle, a group cannot.

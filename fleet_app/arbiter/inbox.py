@@ -96,6 +96,47 @@ class Release(_Request):
     who: str
 
 
+class _AboutBooking(_Request):
+    """What the requests about bookings share: `ref`, if there is one, is in the note that says what came of it."""
+
+    ref: str = ""
+
+
+class MakeBooking(_AboutBooking):
+    """Book nodes: `spec` is a dumped `policy.bookings.BookingSpec`; who asks, and who approves it if anybody does."""
+
+    kind: Literal["make-booking"] = "make-booking"
+    spec: dict[str, Any]
+    asked_by: str
+    approved_by: str = ""
+
+
+class ApproveBooking(_AboutBooking):
+    """Let a proposal, or a proposed extension, bind; `who` approves it."""
+
+    kind: Literal["approve-booking"] = "approve-booking"
+    name: str
+    who: str
+
+
+class ExtendBooking(_AboutBooking):
+    """Let a booking end later, at `end_at` (seconds since the epoch)."""
+
+    kind: Literal["extend-booking"] = "extend-booking"
+    name: str
+    end_at: float = Field(ge=0, allow_inf_nan=False)
+    asked_by: str
+    approved_by: str = ""
+
+
+class CancelBooking(_AboutBooking):
+    """Give a booking or a proposal up; `who` asked for it."""
+
+    kind: Literal["cancel-booking"] = "cancel-booking"
+    name: str
+    who: str
+
+
 class MoveBoundary(_Request):
     """Let nodes cross to another class; `who` asked for it."""
 
@@ -113,7 +154,9 @@ class SetPolicy(_Request):
     who: str
 
 
-Request = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | MoveBoundary | SetPolicy
+AboutBooking = MakeBooking | ApproveBooking | ExtendBooking | CancelBooking
+Order = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | MoveBoundary | SetPolicy
+Request = Order | AboutBooking
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 

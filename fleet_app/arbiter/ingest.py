@@ -7,18 +7,25 @@ whoever posted it. Does not know files or Ray.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import assert_never
 
-from fleet_app.arbiter import crossing, failing, intend
+from fleet_app.arbiter import bookings, crossing, failing, intend
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.inbox import (
+    AboutBooking,
+    ApproveBooking,
     Cancel,
+    CancelBooking,
     Drain,
+    ExtendBooking,
     Forget,
+    MakeBooking,
     Move,
     MoveBoundary,
+    Order,
     Pause,
     Quarantine,
     Release,
@@ -35,6 +42,7 @@ from fleet_app.engine import plan
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
 from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING
 from fleet_app.engine.workload import Kind, Workload
 from fleet_app.policy.specs import spec_from_mapping, to_workload
@@ -43,8 +51,11 @@ from fleet_app.policy.units import NAME_PATTERN
 ARBITER = "arbiter"
 LONGEST_SUBJECT = 100
 
+Look = Callable[[], FleetState]
+"""The fleet as it is now, for those few requests that are answered from it."""
 
-def ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules) -> bool:
+
+def ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules, look: Look) -> bool:
     """Do in the book what a request asks for; return whether it was accepted.
 
     A refusal is a note, and for a submission also a workload that failed.
@@ -52,17 +63,20 @@ def ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules
     Raises FaultError when a policy cannot be written; the request may then be tried again.
     """
     try:
-        _ingest(book, request, facts, rules)
+        if isinstance(request, AboutBooking):
+            bookings.ingest(book, request, bookings.Desk(state=look(), rules=rules, now=facts.now))
+        else:
+            _ingest(book, request, facts, rules)
     except RequestError as error:
-        name = _name(request)
-        book.note(facts.now, What.REFUSED, name[:LONGEST_SUBJECT] or ARBITER, why=error.sentence())
+        name, told = _name(request), _told(request, error)
+        book.note(facts.now, What.REFUSED, name[:LONGEST_SUBJECT] or ARBITER, why=error.sentence(), **told)
         if isinstance(request, Submit) and re.match(NAME_PATTERN, name) and name not in book.records:
             book.put(_refused(request, name, facts.now, error.sentence()))
         return False
     return True
 
 
-def _ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules) -> None:
+def _ingest(book: Book, request: Order | Unreadable, facts: Facts, rules: Rules) -> None:
     match request:
         case Submit():
             _submit(book, request, facts, rules)
@@ -180,9 +194,11 @@ def _not_now(record: Record, what: str) -> ConflictError:
 
 def _name(request: Request | Unreadable) -> str:
     match request:
-        case Submit(spec=spec):
+        case Submit(spec=spec) | MakeBooking(spec=spec):
             return str(spec.get("name", ""))
         case Cancel(name=name) | Drain(name=name) | Move(name=name) | Forget(name=name):
+            return name
+        case ApproveBooking(name=name) | ExtendBooking(name=name) | CancelBooking(name=name):
             return name
         case Quarantine(node=node) | Release(node=node):
             return node
@@ -190,6 +206,14 @@ def _name(request: Request | Unreadable) -> str:
             return nodes[0]
         case _:
             return ""
+
+
+def _told(request: Request | Unreadable, error: RequestError) -> dict[str, object]:
+    """Return what whoever waits for the answer to a request about a booking is told."""
+    if not isinstance(request, AboutBooking) or not request.ref:
+        return {}
+    said = {"what": error.what, "where": error.where, "fix": error.fix, "status": error.http_status}
+    return {"ref": request.ref, "error": said}
 
 
 def _refused(request: Submit, name: str, now: float, why: str) -> Record:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from fleet_app.arbiter import crossing, failing
+from fleet_app.arbiter import calendar, crossing, failing, members
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
@@ -30,6 +30,7 @@ from fleet_app.engine.plan import (
     OnNodes,
     Plan,
     Quarantine,
+    Rebook,
     Relabel,
     Release,
     Shrink,
@@ -48,7 +49,7 @@ def intend(book: Book, plan: Plan, now: float, chosen: Mapping[str, str] = NOBOD
     for action in plan.actions:
         if isinstance(action, OnCards):
             continue  # specs refuse slices while nothing can carry them out: nobody can have asked for one
-        if not book.paused or isinstance(action, Kill | Lose | Quarantine | Release):
+        if not book.paused or isinstance(action, Kill | Lose | Quarantine | Rebook | Release):
             _one(book, action, now, chosen)
 
 
@@ -56,10 +57,8 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
     match action:
         case Admit():
             _admit(book, action, now)
-        case Drain():
+        case Drain() | Expire():
             drain(book, action, now, chosen.get(action.workload, ""))
-        case Expire():
-            drain(book, action, now)
         case Move():
             move(book, action, now)
         case Kill() | Lose():
@@ -71,7 +70,9 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
         case Quarantine() | Release() | Relabel():
             _on_node(book, action, now)
         case Shrink() | Grow():
-            pass  # nothing elastic is in the book: a spec that asks for it is refused
+            members.resize(book, action, now)
+        case Rebook():
+            calendar.rebook(book, action, now)
         case _:
             assert_never(action)
 

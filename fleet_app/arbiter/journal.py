@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from fleet_app.arbiter import codec
 from fleet_app.arbiter.book import Book, Table
+from fleet_app.arbiter.booked import BookingRecord
 from fleet_app.arbiter.notes import Entry, Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
@@ -29,7 +30,9 @@ from fleet_app.engine.values import Crossing
 
 V = TypeVar("V")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2 has bookings: a version of the fleet that does not know them would give their nodes away."""
+
 KEEP_EVENTS = 200_000
 PRUNE_EVERY = 1000
 BUSY_TIMEOUT_S = 10.0
@@ -41,6 +44,7 @@ CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) W
 CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS failures (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bookings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS wanted (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS crossings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
@@ -97,6 +101,7 @@ class Journal:
             )
             book.failures = Table(_rows(self._db, "failures", Failure))
             book.quarantines = Table(_rows(self._db, "quarantines", Quarantined))
+            book.bookings = Table(_rows(self._db, "bookings", BookingRecord))
             book.crossings = Table(_rows(self._db, "crossings", Crossing))
             samples = self._db.execute("SELECT name, value FROM wanted ORDER BY name")
             book.wanted = Table({name: int(gpus) for name, gpus in samples})
@@ -118,6 +123,7 @@ class Journal:
             self._write("services", book.demands, codec.dump)
             self._write("failures", book.failures, codec.dump)
             self._write("quarantines", book.quarantines, codec.dump)
+            self._write("bookings", book.bookings, codec.dump)
             self._write("crossings", book.crossings, codec.dump)
             self._write("wanted", book.wanted, str)
             self._write("meta", book.meta, str)
@@ -179,6 +185,10 @@ class JournalReader:
         """Return what every service last asked for, by its name."""
         return self._read(lambda db: _rows(db, "services", Demand), {})
 
+    def bookings(self) -> dict[str, BookingRecord]:
+        """Return every booking that is remembered, by its name; none from a journal of before there were any."""
+        return self._read(lambda db: _rows(db, "bookings", BookingRecord), {}, table="bookings")
+
     def events(self, after: int = 0, limit: int = 1000, subject: str | None = None) -> tuple[Entry, ...]:
         """Return the first `limit` events with a number above `after`, in order; of one subject if it is given."""
         where, values = ("", ()) if subject is None else (" AND subject = ?", (subject,))
@@ -220,11 +230,11 @@ class JournalReader:
         """Return the inbox files that are journaled and may still lie there."""
         return frozenset(json.loads(self.meta("ingested") or "[]"))
 
-    def _read(self, question: Callable[[sqlite3.Connection], V], empty: V) -> V:
+    def _read(self, question: Callable[[sqlite3.Connection], V], empty: V, table: str = "snapshot") -> V:
         if not self._path.exists():
             return empty
         with _ours(self._path), closing(self._open()) as db:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshot'").fetchone():
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return empty
             _check_version(db, self._path)
             return question(db)
@@ -263,7 +273,7 @@ def _open_for_writing(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous=FULL")
         _check_version(db, path)
         db.executescript(_TABLES)
-        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
     except BaseException:
         db.close()
         raise

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import inbox, observe, wanted
+from fleet_app.arbiter import calendar, inbox, observe, wanted
 from fleet_app.arbiter.act import Act
 from fleet_app.arbiter.facts import Facts, Ports, look
 from fleet_app.arbiter.failing import forget_old
@@ -104,9 +104,11 @@ class Loop:
         follow_services(self._book, facts)
         wanted.sample(self._book, facts.now)
         forget_old(self._book, self._rules.engine.health, facts.now)
+        calendar.turn(self._book, self._rules, facts.now)
         snapshot = self._judge(facts)
         chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
         intend(self._book, snapshot.plan, facts.now, chosen)
+        calendar.tally(self._book, facts.now)
         self._commit(snapshot)
         self._dispose(taken)
         holds = None if self._book.paused else snapshot.plan.holds
@@ -124,12 +126,16 @@ class Loop:
 
     def _judge(self, facts: Facts) -> Snapshot:
         """Return what the fleet is like, and what is decided on that."""
+        state = self._state(facts)
+        return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
+
+    def _state(self, facts: Facts) -> FleetState:
+        """Return what the fleet is like now."""
         seen = self._foreign.nodes(self._book, facts, self._rules.engine)
         priority = self._rules.file.service_priority
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
         state = replace(state, growth_gpus=self._growth(self._book, self._rules.engine.headroom))
-        state = replace(state, usage=facts.usage) if facts.usage else state
-        return Snapshot(at=facts.now, state=state, plan=self._decide(state, self._rules.engine, facts.now))
+        return replace(state, usage=facts.usage) if facts.usage else state
 
     def _commit(self, snapshot: Snapshot | None) -> None:
         """Write what changed, if anything did."""
@@ -151,7 +157,7 @@ class Loop:
     def _ingest(self, requests: Waiting, facts: Facts) -> Waiting:
         taken: Waiting = []
         for path, request in requests:
-            done = partial(ingest, self._book, request, facts, self._rules)
+            done = partial(ingest, self._book, request, facts, self._rules, partial(self._state, facts))
             if self._tries.call(self._book, "take a request in", done) is None:
                 break
             taken.append((path, request))

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class What(StrEnum):
-    """What sort of thing happened; the subject is a workload, a service, a node or the arbiter itself."""
+    """What sort of thing happened; the subject is a workload, a service, a node, a booking or the arbiter."""
 
     SUBMITTED = "submitted"
     REFUSED = "refused"
@@ -22,6 +22,10 @@ class What(StrEnum):
     STARTED = "started"
     DRAINING = "draining"
     MOVING = "moving"
+    SHRINKING = "shrinking"
+    SHRUNK = "shrunk"
+    GROWING = "growing"
+    GROWN = "grown"
     NOTIFIED = "notified"
     ACKNOWLEDGED = "acknowledged"
     KILLED = "killed"
@@ -42,6 +46,14 @@ class What(StrEnum):
     NODE = "node"
     QUARANTINED = "quarantined"
     RELEASED = "released"
+    PROPOSED = "proposed"
+    BOOKED = "booked"
+    EXTENDED = "extended"
+    REBOOKED = "rebooked"
+    BOOKING_STARTED = "booking-started"
+    BOOKING_ENDED = "booking-ended"
+    UNBOOKED = "unbooked"
+    LAPSED = "lapsed"
     CROSSING = "crossing"
     RELABELLED = "relabelled"
     POLICY = "policy"

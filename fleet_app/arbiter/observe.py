@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from fleet_app.arbiter import calendar
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.partitions import cards_of, whole_part
@@ -33,7 +34,7 @@ Sightings = Mapping[str, tuple[tuple[float, Shape], ...]]
 def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetState, now: float) -> FleetState:
     """Return the state to decide on: `seen` are the living nodes, `priority` is every service's.
 
-    A node that vanished with work on it, or that is kept out, is taken from `last`, the state before.
+    A node that vanished with work on it, or that is kept out or booked, is taken from `last`, the state before.
     """
     workloads = tuple(record.workload for record in book.live())
     services = tuple(_service(demand, book, priority) for demand in book.demands)
@@ -42,6 +43,8 @@ def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetStat
     nodes = {node.name: as_seen(node, crossing.get(node.name)) for node in seen}
     needed = {name for workload in workloads for name in workload.nodes}
     needed |= {grant.node for service in services for grant in service.grants}
+    bookings = tuple(calendar.binding(book))
+    needed |= {name for booking in bookings for name in booking.nodes}
     failures, quarantines = tuple(book.failures), tuple(book.quarantines)
     needed |= {failed.node for failed in failures if failed.node is not None and failed.cause is Cause.NODE}
     needed |= {told.node for told in quarantines if told.released_at is None}
@@ -53,6 +56,7 @@ def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetStat
         services=services,
         failures=failures,
         quarantines=quarantines,
+        bookings=bookings,
         crossings=crossings,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fleet_app.arbiter import groups
+from fleet_app.arbiter import calendar, groups
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.records import Record
@@ -27,7 +27,7 @@ MAKE_S = 0.02
 def wait_s(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> float:
     """Return in how many seconds to look again; `holds` None leaves holds as they are."""
     workloads = (wait for record in book.live() for wait in _workload(record, facts))
-    due = (*_unfinished(book), *_groups(book, facts, holds), *workloads)
+    due = (*_unfinished(book), *_groups(book, facts, holds), *workloads, *_bookings(book, facts.now))
     return max(MAKE_S, min((*due, IDLE_S)))
 
 
@@ -62,13 +62,19 @@ def _groups(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> Iterator[
         yield MAKE_S
 
 
+def _bookings(book: Book, now: float) -> Iterator[float]:
+    """A booking begins and ends on time."""
+    moments = (at for booking in calendar.binding(book) for at in (booking.start_at, booking.end_at))
+    return (at - now for at in moments if at > now)
+
+
 def _workload(record: Record, facts: Facts) -> Iterator[float]:
     workload = record.workload
     if not workload.holding:
         return
     if workload.deadline_at is not None and not workload.killed:
         yield workload.deadline_at - facts.now
-    if workload.leaving or record.job_id in facts.left:
+    if workload.leaving or workload.going or record.job_id in facts.left:
         yield LEAVE_S
     elif workload.phase is Phase.ADMITTED:
         yield LAUNCH_S if record.job_submitted else MAKE_S

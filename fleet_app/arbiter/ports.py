@@ -120,7 +120,7 @@ class BoardView:
     `adopted` maps a group's id to the replica in it, or to "" where the arbiter claimed the group for itself;
     `adopted_for` maps it to the replica's service. `done` are the attempts that said that their work is
     complete (an attempt that only leaves on notice does not). `posted` are all attempts that anything stands for,
-    a notice included.
+    a notice included; `gone` are the members of elastic attempts that said that they have left, by their ids.
     """
 
     acks: tuple[Ack, ...] = ()
@@ -130,6 +130,7 @@ class BoardView:
     adopted_for: Mapping[str, str] = field(default_factory=dict)
     done: frozenset[str] = frozenset()
     posted: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,15 @@ class Fence:
     group_id: str
     node_id: str
     shape: Shape = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A member of an elastic attempt as its job sees it: a placement group of one bundle on a node."""
+
+    node: str
+    group_id: str
+    leaving: bool = False
 
 
 class Cluster(Protocol):
@@ -180,7 +190,13 @@ class Jobs(Protocol):
         """End every process of that attempt at once, wherever it hides; its job server entry stays."""
 
     def processes(self, attempts: frozenset[str]) -> Mapping[str, int]:
-        """Return how many live processes each attempt still has, its Ray supervisor not counted."""
+        """Return how many live processes each attempt still has, its Ray supervisor not counted.
+
+        Of a member of an elastic attempt, asked for by its id, only those that say that they are its own.
+        """
+
+    def end_member(self, member: str) -> None:
+        """End every process of a member of an elastic attempt; the rest of the attempt stays."""
 
     def death(self, job_id: str) -> Death | None:
         """Return the first rank of an ended job that died by no doing of its own; None when none is known."""
@@ -196,10 +212,16 @@ class Board(Protocol):
         """Return everything that is posted."""
 
     def notify(self, attempt: str, deadline_at: float | None, why: str) -> None:
-        """Post a drain notice where the attempt's ranks look; without a deadline it is due at the next checkpoint."""
+        """Post a drain notice where the attempt's ranks look; without a deadline it is due at the next checkpoint.
+
+        With the id of a member of an elastic attempt only that one's ranks see it.
+        """
+
+    def publish_members(self, attempt: str, members: tuple[Seat, ...]) -> None:
+        """Tell an elastic attempt which members it has; what was told before is replaced."""
 
     def clear(self, attempt: str) -> None:
-        """Remove everything that stands for an attempt that is over: notice, beat, acknowledgement, done."""
+        """Remove everything that stands for an attempt, or a member of one, that is over."""
 
     def publish_grants(self, service: str, granted: int, fences: tuple[Fence, ...]) -> None:
         """Tell Serve how many replicas the service may have, and which groups stand ready for the next ones."""

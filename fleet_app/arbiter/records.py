@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Workload
+from fleet_app.worker import contract
 
 
 class Notice(StrEnum):
@@ -64,13 +65,31 @@ class GrantRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """The member of an elastic attempt on one node: its placement group (hex), None before that was there.
+
+    Once it was asked to leave: by when (seconds since the epoch) and why, whether that reached it (`told`), and whether
+    its deadline has passed (`killed`).
+    """
+
+    node: str
+    group_id: str | None = None
+    leaves_by: float | None = None
+    why: str = ""
+    told: bool = False
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One workload in the journal.
 
     About the current attempt: `group_id` is the placement group that holds its GPUs (hex); `job_submitted` whether
     Ray accepted its job; `noticed_at` when it was asked to leave, or ended by itself (seconds since the epoch), and
     `notified` whether that reached it; `kill_sent` whether an end at once was carried out; `seen_alive` whether
-    processes of it have been counted since it was asked to end.
+    processes of it have been counted since it was asked to end. Of an elastic one: `members` are those of its nodes of
+    which more is known than that they are its own; `group_id` is the first member's, once all that it was admitted with
+    have theirs; `driver_on` is the Ray node that its driver was started on, `grown_at` when it was last given members.
     About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported; `restarts`
     how often it was started again since then because ranks died; `forgotten` whether the user wants it deleted.
     """
@@ -83,6 +102,9 @@ class Record:
     notified: bool = False
     kill_sent: bool = False
     seen_alive: bool = False
+    members: tuple[Member, ...] = ()
+    driver_on: str | None = None
+    grown_at: float | None = None
     checkpoint: Checkpoint | None = None
     step: int | None = None
     step_at: float | None = None
@@ -100,6 +122,16 @@ class Record:
     def job_id(self) -> str:
         """Return the submission id of the current attempt: the name, then name.2, name.3 and so on."""
         return attempt_id(self.workload.name, self.workload.attempt)
+
+    def member_on(self, node: str) -> Member:
+        """Return what is known of the member on a node."""
+        return next((member for member in self.members if member.node == node), Member(node=node))
+
+    @property
+    def leaving_members(self) -> tuple[str, ...]:
+        """Return the ids of the members that were asked to leave, of those that have a group."""
+        groups = (self.member_on(node).group_id for node in self.workload.going)
+        return tuple(contract.member_id(self.job_id, group_id) for group_id in groups if group_id is not None)
 
     @property
     def job_ids(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record
 from fleet_app.engine import headroom
 from fleet_app.engine.boundary import recommend as recommend_crossings
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
@@ -55,8 +56,22 @@ def workloads(records: Iterable[Record], snapshot: Snapshot | None, policy: Poli
     waits = {wait.workload: wait for wait in snapshot.plan.waits} if snapshot else {}
     classes = {known.value: known.name for known in policy.classes}
     ordered = sorted(records, key=lambda r: (r.ended_at is not None, r.workload.submitted_at, r.name))
-    at = snapshot.at if snapshot else 0.0
-    return [_workload(record, classes, waits.get(record.name), at) for record in ordered if not record.forgotten]
+    at, booked = (snapshot.at, snapshot.state.bookings) if snapshot else (0.0, ())
+    return [
+        _workload(record, classes, waits.get(record.name), at) | {"booking": _booking_of(record, booked)}
+        for record in ordered
+        if not record.forgotten
+    ]
+
+
+def _booking_of(record: Record, booked: Iterable[Booking]) -> str | None:
+    """Return the booking of its team in which a workload began, and has all of its nodes."""
+    workload = record.workload
+    for booking in booked:
+        began = workload.admitted_at is not None and booking.at(workload.admitted_at)
+        if workload.holding and began and workload.team == booking.team and set(workload.nodes) <= set(booking.nodes):
+            return booking.name
+    return None
 
 
 def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at: float) -> Row:
@@ -72,7 +87,9 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "bundles": workload.bundles,
         "gpus_per_bundle": workload.shape.gpus,
         "groups": [_group(group) for group in workload.groups],
+        "min_bundles": workload.minimum,
         "nodes": list(workload.nodes),
+        "leaving_nodes": list(workload.going),
         "submitted_at": workload.submitted_at,
         "admitted_at": workload.admitted_at,
         "started_at": workload.started_at,
@@ -104,7 +121,18 @@ def nodes(
     crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.moved_at is None}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
     rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
-    return [row | {"becomes": crossing.get(str(row["name"]))} for row in rows]
+    booked = _booked(snapshot)
+    return [row | {"becomes": crossing.get(str(row["name"])), "bookings": booked[str(row["name"])]} for row in rows]
+
+
+def _booked(snapshot: Snapshot) -> defaultdict[str, list[Row]]:
+    """Return by node for whom it is booked, the earliest first."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for booking in sorted(snapshot.state.bookings, key=lambda one: (one.start_at, one.name)):
+        for node in booking.nodes:
+            row = {"name": booking.name, "team": booking.team, "gpus": booking.shape.gpus}
+            found[node].append(row | {"start_at": booking.start_at, "end_at": booking.end_at})
+    return found
 
 
 def _holders(

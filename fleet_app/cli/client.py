@@ -44,9 +44,9 @@ class Gateway:
         """Return the answer to GET below the control API, as text. Raises FleetError."""
         return self._call("GET", CONTROL + path).text
 
-    def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+    def post(self, path: str, body: Mapping[str, object] | None = None, **query: str | int) -> Any:
         """Return the answer to POST of a JSON object below the control API. Raises FleetError."""
-        return _decoded(self._call("POST", CONTROL + path, json=dict(body or {})))
+        return _decoded(self._call("POST", CONTROL + path, json=dict(body or {}), params=query))
 
     def post_text(self, path: str, text: str, **query: str | int) -> Any:
         """Return the answer to POST of a text below the control API. Raises FleetError."""

@@ -198,6 +198,7 @@ def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator
     yield "Arbiter", f"{'alive' if arbiter.get('alive') else 'NOT RUNNING'}, {since}"
     yield "Paused", "yes: nothing is started or drained" if found.get("paused") else "no"
     yield "Workloads", show.counted(found.get("counts") or {})
+    yield "Bookings", show.counted(found.get("bookings") or {})
     yield "Requests that wait for the arbiter", found.get("inbox")
     if why := (found.get("immediate") or {}).get("sentence"):
         yield "Immediate tier", why

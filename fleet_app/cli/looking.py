@@ -141,7 +141,7 @@ def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A workload or a service.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A workload, service or booking.", show_default=False)],
     *,
     home: Home = DEFAULT_HOME,
     gateway: GatewayUrl = None,

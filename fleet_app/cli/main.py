@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fleet_app import __version__
-from fleet_app.cli import ahead, classes, fleets, health, looking, policies, show, working
+from fleet_app.cli import ahead, booking, calendars, classes, fleets, health, looking, policies, show, upgrades, working
 from fleet_app.cli.options import add_command
 from fleet_app.engine.errors import FleetError
 
@@ -97,6 +97,9 @@ add_command(app, looking.recommendations)
 add_command(app, ahead.ahead, "forecast")
 add_command(app, classes.boundary)
 add_command(app, looking.explain)
+add_command(app, booking.book)
+add_command(app, calendars.calendar)
+add_command(app, upgrades.upgrade)
 add_command(app, health.quarantine)
 add_command(app, health.release)
 add_command(app, working.drain)

@@ -35,7 +35,7 @@ _COLOURS = ("green", "cyan", "blue", "magenta", "yellow")
 
 def queue(workloads: Sequence[Row], now: float) -> Table:
     """Return the table of workloads; `now` is in seconds since the epoch."""
-    table = _table("NAME", "KIND", "TEAM", "PRIORITY", "SHAPE", "PHASE", "WHERE / WHY", "AGE", "STEP")
+    table = empty("NAME", "KIND", "TEAM", "PRIORITY", "SHAPE", "PHASE", "WHERE / WHY", "AGE", "STEP")
     for each in workloads:
         phase = str(each.get("phase", ""))
         table.add_row(
@@ -54,7 +54,7 @@ def queue(workloads: Sequence[Row], now: float) -> Table:
 
 def recommendations(found: Sequence[Row]) -> Table:
     """Return the table of what could be smaller."""
-    table = _table("NAME", "TEAM", "HAS", "USED", "ENOUGH", "SAVES", "A DAY")
+    table = empty("NAME", "TEAM", "HAS", "USED", "ENOUGH", "SAVES", "A DAY")
     for each in found:
         table.add_row(
             plain(str(each["subject"])),
@@ -69,18 +69,26 @@ def recommendations(found: Sequence[Row]) -> Table:
 
 
 def shape(workload: Row) -> str:
-    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`."""
+    """Return what a workload asks for, such as `4 x 8`: bundles, and GPUs of each; of groups `1x0 + 4x8`.
+
+    Of an elastic one also how many it has, such as `3 of 2..8 x 4`.
+    """
     groups = workload.get("groups") or ()
     if groups:
         return " + ".join(f"{group.get('bundles', 1)}x{group.get('gpus', 0)}" for group in groups)
-    return f"{workload.get('bundles', 1)} x {workload.get('gpus_per_bundle', 0)}"
+    bundles, least = workload.get("bundles", 1), workload.get("min_bundles")
+    if least is not None:
+        has = len(workload.get("nodes") or ())
+        bundles = (f"{has} of " if has else "") + f"{least}..{bundles}"
+    return f"{bundles} x {workload.get('gpus_per_bundle', 0)}"
 
 
 def where(workload: Row) -> str:
     """Return where a workload is, or why it is nowhere."""
     nodes = [str(node) for node in workload.get("nodes") or ()]
     more = f" +{len(nodes) - NODES_SHOWN}" if len(nodes) > NODES_SHOWN else ""
-    placed = plain(" ".join(nodes[:NODES_SHOWN]) + more)
+    booked = f" in {workload['booking']}" if workload.get("booking") else ""
+    placed = plain(" ".join(nodes[:NODES_SHOWN]) + more + booked)
     why = plain(str(workload.get("message") or ""))
     if not placed or str(workload.get("phase")) in ENDED:
         return why
@@ -100,10 +108,10 @@ def nodes(found: Sequence[Row], now: float) -> Table:
     levels = list(dict.fromkeys(level for node in found for level in domains(node)))
     letters = _letters_of(found)
     kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
+    booked = ["BOOKED FOR"] if any(node.get("bookings") for node in found) else []
     cut = ["CARDS"] if any(node.get("cards") for node in found) else []
-    table = _table(
-        "NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *cut, *kept_out
-    )
+    more = (*cut, *kept_out, *booked)
+    table = empty("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *more)
     for node in found:
         condition = str(node.get("condition", ""))
         table.add_row(
@@ -115,6 +123,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
             Text(holders(node, letters), no_wrap=True, overflow="ellipsis"),
             *([cards(node)] if cut else []),
             *([quarantine(node, now)] if kept_out else []),
+            *([booked_for(node, now)] if booked else []),
         )
     return table
 
@@ -166,9 +175,21 @@ def quarantine(node: Row, now: float) -> str:
     return f"{left} more, by {plain(str(told.get('owner', '')))}: {plain(str(told.get('reason', '')))}"
 
 
+def booked_for(node: Row, now: float) -> str:
+    """Return for whom a node is booked, now or next, and for how long; nothing when it is not."""
+    told = next((each for each in node.get("bookings") or () if float(each["end_at"]) > now), None)
+    if told is None:
+        return ""
+    whom = "maintenance" if told.get("team") is None else plain(str(told["team"]))
+    start_at, end_at = float(told["start_at"]), float(told["end_at"])
+    if start_at > now:
+        return f"{whom} ({plain(str(told['name']))}) in {duration(start_at - now)}, for {duration(end_at - start_at)}"
+    return f"{whom} ({plain(str(told['name']))}), {duration(end_at - now)} more"
+
+
 def services(found: Sequence[Row]) -> Table:
     """Return the table of services, in replicas."""
-    table = _table("NAME", "TEAM", "SHAPE", "WANTED", "GRANTED", "RUNNING")
+    table = empty("NAME", "TEAM", "SHAPE", "WANTED", "GRANTED", "RUNNING")
     for each in found:
         grants = each.get("grants")
         granted = len(grants) if isinstance(grants, Sequence) else grants
@@ -186,7 +207,7 @@ def fragments(pictures: Sequence[Row]) -> Table:
     sizes = [int(fit["gpus"]) for fit in pictures[0]["fits"]]
     levels = [str(block["level"]) for block in pictures[0]["blocks"]]
     fit = (f"{gpus} GPU{'' if gpus == 1 else 's'}" for gpus in sizes)
-    table = _table(
+    table = empty(
         "PART", "GPUS", "FREE", "STRANDED", "WHOLE NODES", *fit, *(f"BLOCK {name.upper()}" for name in levels)
     )
     for each in pictures:
@@ -216,7 +237,7 @@ def block_of(block: Row) -> str:
 
 def moves(found: Sequence[Row]) -> Table:
     """Return the table of moves, in the order in which they would be carried out."""
-    table = _table("MOVE", "OF", "GRANT", "GPUS", "FROM", "TO", "WHY")
+    table = empty("MOVE", "OF", "GRANT", "GPUS", "FROM", "TO", "WHY")
     for move in found:
         names = (str(move[key]) for key in ("what", "grant"))
         where_ = (plain(str(move[key])) for key in ("source", "target", "why"))
@@ -238,7 +259,7 @@ def outcome(plan: Row) -> str:
 
 def crossing_steps(steps: Sequence[Row]) -> Table:
     """Return the table of nodes that should cross, and whom that moves."""
-    table = _table("NODE", "FROM", "TO", "GPUS", "MOVED", "DONE AGAIN")
+    table = empty("NODE", "FROM", "TO", "GPUS", "MOVED", "DONE AGAIN")
     for each in steps:
         moved = plain(" ".join(str(name) for name in each["moved"])) or "-"
         lost = duration(float(each["lost_gpu_s"])) if each["lost_gpu_s"] else "-"
@@ -248,7 +269,7 @@ def crossing_steps(steps: Sequence[Row]) -> Table:
 
 def crossings(found: Sequence[Row]) -> Table:
     """Return the table of nodes that cross, or have crossed."""
-    table = _table("CROSSING", "FROM", "TO", "GPUS", "ASKED BY", "IS IT")
+    table = empty("CROSSING", "FROM", "TO", "GPUS", "ASKED BY", "IS IT")
     for each in found:
         has = "not yet" if each["moved_at"] is None else "yes"
         who = plain(str(each["who"]))
@@ -265,7 +286,7 @@ def boundary(plan: Row) -> str:
 
 def forecast(clock: Sequence[str], rows: Sequence[Row], quantiles: Sequence[float]) -> Table:
     """Return the table of GPUs that will be wanted, a column a quantile; `clock` has the time of each row."""
-    table = _table("AT", *(f"P{100 * q:g}" for q in quantiles))
+    table = empty("AT", *(f"P{100 * q:g}" for q in quantiles))
     for at, row in zip(clock, rows, strict=True):
         table.add_row(at, *(f"{gpus:.0f}" for gpus in row["wanted_gpus"]))
     return table
@@ -273,7 +294,7 @@ def forecast(clock: Sequence[str], rows: Sequence[Row], quantiles: Sequence[floa
 
 def events(entries: Sequence[Row], clock: Mapping[int, str]) -> Table:
     """Return events, oldest first; `clock` has the time of each by its number."""
-    table = _table("SEQ", "TIME", "KIND", "SUBJECT", "DETAIL")
+    table = empty("SEQ", "TIME", "KIND", "SUBJECT", "DETAIL")
     for entry in entries:
         table.add_row(
             str(entry["seq"]), clock[int(entry["seq"])], str(entry["kind"]), plain(str(entry["subject"])), detail(entry)
@@ -305,9 +326,10 @@ def _replica(given: object) -> str:
     return "-" if given is None else str(given)
 
 
-def _table(*headings: str) -> Table:
+def empty(*headings: str) -> Table:
+    """Return an empty table in the style of all of them."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL", "QUARANTINE"}
+        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL", "QUARANTINE", "BOOKED FOR"}
         table.add_column(heading, no_wrap=not wide, overflow="ellipsis" if heading != "DETAIL" else "fold")
     return table

@@ -47,6 +47,9 @@ def submit(
     team: Annotated[str | None, typer.Option("--team", help="Who pays.")] = None,
     priority: Annotated[str | None, typer.Option("--priority", help="Priority class of the policy.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="Bundles, one a node.")] = None,
+    min_nodes: Annotated[
+        int | None, typer.Option("--min-nodes", help="Elastic: runs with this many nodes or more, and gives some back.")
+    ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of each bundle.")] = None,
     cpus: Annotated[str | None, typer.Option("--cpus", help="CPUs of each bundle.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", help="Memory of each bundle, such as 4GiB.")] = None,
@@ -96,6 +99,7 @@ def submit(
     Examples:
       fleet submit --kind gang --team research --nodes 4 --gpus 8 --working-dir . -- python train.py --steps 1000
       fleet submit --kind backfill --team batch --gpus 2 --grace 30s -- python batch.py
+      fleet submit --kind gang --nodes 8 --min-nodes 2 --gpus 8 -- python elastic.py
       fleet submit --kind gang --group ps=1x0,cpus=16 --group actors=4x8 -- python reinforce.py
       fleet submit --file jobs/pretrain.yaml --wait --until running
     """
@@ -106,6 +110,7 @@ def submit(
         "team": team,
         "priority": priority,
         "nodes": nodes,
+        "min_nodes": min_nodes,
         "gpus": gpus,
         "cpus": cpus,
         "memory": memory,

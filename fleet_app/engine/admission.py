@@ -1,4 +1,4 @@
-"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P7).
+"""Who starts: queued gangs and backfill, in order, on exact nodes or not at all (rules O1 to O7, P1 to P7, C1).
 
 Knows the queue and the ledger. Does not know services.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import elastic, mixed, placement, reclaim, refusal, reserving
-from fleet_app.engine.eligibility import asker, depth, eligible, passed, unreserved
+from fleet_app.engine import elastic, inside, mixed, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
@@ -16,6 +16,7 @@ from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
+from fleet_app.engine.uplinks import uplinks, use
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -87,11 +88,16 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
-        keeps = refused.reason is Reason.QUOTA_USED and not ledger.class_of(workload).yields
-        yield reserving.keep(ledger, workload, refused, for_room=False) if keeps else refused
+        yield (
+            reserving.keep(ledger, workload, refused, for_room=False) if _keeps(ledger, workload, refused) else refused
+        )
+        return
+    booked = list(inside.place(ledger, workload, gate))
+    if booked:
+        yield from booked
         return
     nodes = eligible(ledger, workload)
-    rooms = refusal.rooms(ledger, workload, nodes) if watched else ()
+    rooms = refusal.rooms(ledger, workload, unbooked(ledger, workload, nodes)) if watched else ()
     chosen = _now(ledger, workload, nodes)
     pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
     if pulling is not None:
@@ -100,6 +106,9 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
     elif chosen is not None:
         firm = not ledger.class_of(workload).yields
         ledger.give(workload.team, chosen, workload.shape, firm=firm)
+        use(ledger, chosen)
+        if ledger.calendar is not None:
+            ledger.calendar.place(workload, chosen, yields=not firm, since=ledger.now)
         where = placement.where([ledger.nodes[name] for name in chosen])
         about = gate.about(workload, chosen) if gate is not None else ""
         yield Admit(workload=workload.name, nodes=chosen, why=where + about)
@@ -107,6 +116,12 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
         yield from _make_room(ledger, workload, nodes, rooms)
+
+
+def _keeps(ledger: Ledger, workload: Workload, refused: Wait) -> bool:
+    """Return whether one that its quota refuses keeps nominal: not where its own team's booking will bring enough."""
+    waits = refused.reason is Reason.QUOTA_USED and not refused.blocked_by
+    return waits and not ledger.class_of(workload).yields
 
 
 def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
@@ -117,17 +132,20 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     def tightness(node: Node) -> tuple[int, ...]:
         return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
 
-    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)
+    used = uplinks(ledger, workload.bundles)
+    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness, used)
 
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:
     """Wait for room that is coming; else ask victims to leave; else reserve, so that smaller ones do not pass (O4)."""
     seeks = asker(ledger, workload)
-    found = reclaim.find(ledger, seeks, nodes, reserving.is_free(ledger))
+    found = reclaim.find(ledger, seeks, nodes, reserving.is_free(ledger, workload))
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
     if found is None or not reclaim.may_ask_now(ledger, found.victims):
+        if found is None:
+            yield from overstaying.moves(ledger, workload, nodes)
         wait = refusal.no_room(ledger, workload, nodes, rooms)
         if found is not None:
             wait = refusal.too_many(ledger, workload, found.victims)
@@ -137,6 +155,9 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
     yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     ledger.claim(workload.name, workload.team, found.nodes, workload.shape)
+    if ledger.calendar is not None:
+        soon = ledger.now + ledger.policy.drain.longest_grace_s
+        ledger.calendar.place(workload, found.nodes, yields=False, since=soon)
     yield Wait(
         workload=workload.name,
         reason=Reason.DRAIN_UNDER_WAY,

@@ -6,7 +6,7 @@ Knows the affinities of services, and who has grants where: what has left counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from fleet_app.engine.needs import Need
 from fleet_app.engine.values import Node
@@ -25,7 +25,7 @@ def barred(need: Need) -> frozenset[str]:
     return frozenset(found)
 
 
-def among(nodes: list[Node], off: frozenset[str]) -> list[Node]:
+def among(nodes: Sequence[Node], off: frozenset[str]) -> Sequence[Node]:
     """Return the nodes that are not barred."""
     return [node for node in nodes if node.name not in off] if off else nodes
 

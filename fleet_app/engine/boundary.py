@@ -90,7 +90,8 @@ class _Books:
         self._ledger = ledger
         self._there = _committed_on(ledger)
         recent = crossed_within_a_week(state.crossings, now)
-        self._barred = {one.node for one in recent}
+        booked = {} if ledger.calendar is None else ledger.calendar.on  # what is somebody's stays where it is (C1)
+        self._barred = {one.node for one in recent} | booked.keys()
         self._left = max(0, rules.most_nodes_a_week - len(recent))
         under_way = {one.node: one.to for one in state.crossings if one.moved_at is None}
         gpus: Counter[NodeClass] = Counter()

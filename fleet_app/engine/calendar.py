@@ -95,13 +95,15 @@ class Displaced:
 class Offer:
     """A booking that can be honoured, and what it costs: nothing is booked until somebody takes it.
 
-    `lent_gpu_s` are GPU-seconds of lent capacity that go; `serving_left_gpus` is what serving has while it lasts;
-    `off_peak` are the moments (from, to) to which displaced batch work can go; `price` is in the policy's money;
-    `approver` is whether somebody other than the asker has to approve it.
+    `own` names the team's own committed work that is on the nodes and stays there. `lent_gpu_s` are GPU-seconds of lent
+    capacity that go; `serving_left_gpus` is what serving has while it lasts; `off_peak` are the moments (from, to) to
+    which displaced batch work can go; `price` is in the policy's money; `approver` is whether somebody other than the
+    asker has to approve it.
     """
 
     booking: Booking
     displaced: tuple[Displaced, ...] = ()
+    own: tuple[str, ...] = ()
     lent_gpu_s: float = 0.0
     serving_left_gpus: int = 0
     off_peak: tuple[tuple[float, float], ...] = ()

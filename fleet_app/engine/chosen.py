@@ -21,7 +21,8 @@ from fleet_app.engine.workload import Workload
 
 def choices(state: FleetState, policy: Policy, now: float, plan: Plan) -> dict[str, str]:
     """Return by victim why the plan drains it rather than another; nothing where it drains nobody."""
-    drains = [action for action in plan.actions if isinstance(action, Drain)]
+    booked = {one.name for one in state.bookings}  # who is in its way does not depend on what it costs
+    drains = [one for one in plan.actions if isinstance(one, Drain) and one.beneficiary not in booked]
     if not drains:
         return {}
     ledger = Ledger(state, policy, now)

@@ -155,9 +155,10 @@ def _sources(ledger: Ledger, room: dict[str, Shape], items: dict[str, list[Item]
 
 
 def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[str, list[Item]]:
-    """Return by node what may move from there (F3)."""
+    """Return by node what may move from there (F3); nothing moves to where something is booked (C1, C8)."""
     found: dict[str, list[Item]] = defaultdict(list)
-    serving = frozenset(name for name in room if ledger.nodes[name].node_class is NodeClass.SERVING)
+    booked = frozenset() if ledger.calendar is None else frozenset(ledger.calendar.on)
+    serving = frozenset(name for name in room if ledger.nodes[name].node_class is NodeClass.SERVING) - booked
     for service in sorted(state.services, key=lambda one: one.name):
         for grant in service.grants:
             if _may_move(ledger, service, grant):
@@ -166,7 +167,7 @@ def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[st
     for workload in ledger.holding:
         if _may_restart(ledger, workload):
             nodes = eligible(ledger, workload)
-            names = targets.setdefault(id(nodes), frozenset(node.name for node in nodes))
+            names = targets.setdefault(id(nodes), frozenset(node.name for node in nodes) - booked)
             found[workload.nodes[0]].append(_of_job(ledger, workload, names))
     return found
 

@@ -1,8 +1,8 @@
 """The decision: facts in, one plan out. Read this first.
 
-What must end ends, and what is unsound is kept out; serving takes what is its own; then the queue is served, in
-order, on exact nodes. Everything that is not decided here is decided nowhere: the live arbiter, the twin and `explain`
-call this function.
+What must end ends, and what is unsound is kept out; bookings are made whole and cleared for their start; serving takes
+what is its own; then the queue is served, in order, on exact nodes. Everything that is not decided here is decided
+nowhere: the live arbiter, the twin and `explain` call this function.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fleet_app.engine import (
     draining,
     elastic,
     health,
+    honouring,
     idle,
     recutting,
     relabelling,
@@ -22,7 +23,7 @@ from fleet_app.engine import (
     slicing,
 )
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Part, Plan, Wait
+from fleet_app.engine.plan import Action, Move, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
@@ -45,11 +46,13 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
         yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
+    yield from honouring.step(ledger)
     if ledger.members.staying:
         yield from _then_grow(ledger, _placed(ledger, state, cut, watch))
     else:
         yield from _placed(ledger, state, cut, watch)
     yield from recutting.step(cut) if cut else ()
+    honouring.hold(ledger)
 
 
 def _placed(ledger: Ledger, state: FleetState, cut: slices.Slices | None, watch: str | None) -> Iterator[Part]:
@@ -73,13 +76,17 @@ def _then_grow(ledger: Ledger, placed: Iterable[Part]) -> Iterator[Part]:
 
 
 def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:
-    """Return the plan that all that was decided makes."""
+    """Return the plan that all that was decided makes; who is asked to move for two reasons is asked once."""
     actions: list[Action] = []
     waits: dict[str, Wait] = {}
+    moving: set[str] = set()
     for part in outcome:
         if isinstance(part, Wait):
             waits[part.workload] = part
-        else:
+        elif not isinstance(part, Move):
+            actions.append(part)
+        elif part.workload not in moving:
+            moving.add(part.workload)
             actions.append(part)
     answers = tuple(waits[name] for name in sorted(waits))
     return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers)

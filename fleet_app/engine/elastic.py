@@ -37,7 +37,11 @@ def grow(ledger: Ledger) -> Iterator[Grow]:
     for workload in sorted(able, key=lambda one: (-one.priority, one.submitted_at, one.name)):
         nodes = _more(ledger, workload)
         if nodes:
-            ledger.give(workload.team, nodes, workload.shape, firm=not ledger.class_of(workload).yields)
+            yields = ledger.class_of(workload).yields
+            ledger.give(workload.team, nodes, workload.shape, firm=not yields)
+            if ledger.calendar is not None:
+                more = replace(workload, bundles=len(nodes))
+                ledger.calendar.place(more, nodes, yields=yields, since=ledger.now)
             has = f"{len(workload.nodes) + len(nodes)} of {workload.bundles} members"
             yield Grow(workload=workload.name, nodes=nodes, why=f"nobody waits for the room; {has}")
 

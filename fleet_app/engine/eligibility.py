@@ -1,4 +1,4 @@
-"""Where a workload may run, full or not: class, replicas, spares, and who is ahead (rules P4 to P6, P8, O4, O7).
+"""Where a workload may run, full or not: class, replicas, spares, who is ahead (rules P4 to P6, P8, O4, O7, C1).
 
 Knows nodes, priority classes and reservations. Does not know room or quota sums.
 """
@@ -41,17 +41,28 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
 
 
 def serving_nodes(ledger: Ledger) -> list[Node]:
-    """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1)."""
+    """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1, C8)."""
     if NodeClass.SERVING not in ledger.memo.eligible:
         ledger.memo.eligible[NodeClass.SERVING] = [
-            node for node in ledger.placeable() if node.node_class is NodeClass.SERVING
+            node
+            for node in ledger.placeable()
+            if node.node_class is NodeClass.SERVING and not (ledger.calendar and ledger.calendar.closing(node.name))
         ]
     return ledger.memo.eligible[NodeClass.SERVING]
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that are open to a workload."""
-    return list(filter(is_open(ledger, workload), nodes)) if ledger.reserved else list(nodes)
+    """Return the nodes that are open to a workload that would start there now."""
+    nodes = list(filter(is_open(ledger, workload), nodes)) if ledger.reserved else list(nodes)
+    return unbooked(ledger, workload, nodes)
+
+
+def unbooked(ledger: Ledger, workload: Workload, nodes: Sequence[Node], until: float | None = None) -> list[Node]:
+    """Return the nodes that bookings leave to a workload, which will have left `until` (C1 to C3)."""
+    if ledger.calendar is None:
+        return list(nodes)
+    is_open = ledger.calendar.open_to(workload, yields=ledger.class_of(workload).yields, until=until)
+    return [node for node in nodes if is_open(node.name)]
 
 
 def is_open(ledger: Ledger, workload: Workload) -> Callable[[Node], bool]:
@@ -73,8 +84,13 @@ def booked_ahead(ledger: Ledger, workload: Workload) -> list[Workload]:
     return [ahead for ahead in ledger.booked.get(workload.team, ()) if not _passes(ledger, workload, ahead)]
 
 
-def passed(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
-    """Return for whose planned starts the workload, admitted now, would be gone in time (O7)."""
+def passed(ledger: Ledger, workload: Workload) -> tuple[object, ...]:
+    """Return for whose planned starts the workload, admitted now, would be gone in time (O7).
+
+    Where something is booked, what that depends on: any other run time or grace is another question (C1, C2).
+    """
+    if ledger.calendar is not None:
+        return (workload.max_run_s, workload.grace_s)
     if workload.max_run_s is None or not ledger.starts:
         return ()
     drain, now = ledger.policy.drain, ledger.now

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleet_app.engine import cardless, headroom
 from fleet_app.engine.ahead import Ahead, watched
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
@@ -55,7 +56,8 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         free = headroom.sentence(policy.headroom, state.growth_gpus)
         return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
-        return Explanation(name=name, sentence=_of_running(workload, now))
+        leaves_for = () if workload.drained_for is None else (workload.drained_for,)
+        return Explanation(name=name, sentence=_of_running(workload, now) + _booked(state, leaves_for, now))
     if wait is None:
         sentence = _of_admitted(plan, name)
     elif workload.slice is not None:
@@ -63,7 +65,7 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
-        sentence += _moving(state, name)
+        sentence += _moving(state, name) + _booked(state, wait.blocked_by, now)
     return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
 
 
@@ -101,7 +103,8 @@ def _about_quota(wait: Wait, workload: Workload) -> str:
         case Reason.CONTRACT_BROKEN:
             lost = f"broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
             return f"{lost}; needs {wait.asked} GPUs, team {team} has {wait.available} left of its own"
-    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its quota: {short} more would do"
+    more = f"{', '.join(wait.blocked_by)} will bring more" if wait.blocked_by else f"{short} more would do"
+    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its quota: {more}"
 
 
 def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
@@ -111,6 +114,8 @@ def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
             return f"{where} could never fit more than {wait.available}: make it smaller, or add nodes"
         case Reason.RESERVED:
             return f"what would do is kept for {', '.join(wait.blocked_by)}, ahead of it"
+        case Reason.BOOKED:
+            return f"{wait.available} are open to it, what else would do is booked: {', '.join(wait.blocked_by)}"
         case Reason.DRAINS_LIMITED:
             who = f"{', '.join(wait.blocked_by)} would have to leave, {wait.asked} in all"
             return f"{who}, and {wait.available} more may be asked in this cycle"
@@ -162,6 +167,8 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
+    if workload.minimum is not None:
+        where = f"{where} ({len(workload.nodes)} of {workload.minimum}..{workload.bundles} members)"
     if workload.phase is Phase.DRAINING:
         if workload.moving:
             who = workload.drained_for or "whoever asked"
@@ -194,6 +201,19 @@ def _moving(state: FleetState, name: str) -> str:
     """Return who was asked to move for a workload: it waits for none of them (D6)."""
     asked = sorted(one.name for one in state.workloads if one.drained_for == name and one.moving)
     return f"; {_listed(asked)} was asked to move for it at its next checkpoint" if asked else ""
+
+
+def _booked(state: FleetState, names: Sequence[str], now: float) -> str:
+    """Return for whom those of the names that are bookings are, and from when to when."""
+    known = {one.name: one for one in state.bookings}
+    return "".join(f"; {_for_whom(known[name], now)}" for name in names if name in known)
+
+
+def _for_whom(booking: Booking, now: float) -> str:
+    whose = f"{booking.name} is for {booking.team or 'maintenance'}"
+    if booking.at(now):
+        return f"{whose}, for {spoken(booking.end_at - now)} more"
+    return f"{whose}, from in {spoken(booking.start_at - now)} for {spoken(booking.end_at - booking.start_at)}"
 
 
 def _leaves_for(one: Workload, beneficiary: str) -> bool:

@@ -11,16 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fleet_app.engine import quota
+from fleet_app.engine.booked import Booked
 from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.members import Members, member_of
+from fleet_app.engine.memo import Memo
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NOTHING, Block, Condition, Node, Shape, total
+from fleet_app.engine.transfers import quotas_at
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape, smaller, total
 from fleet_app.engine.workload import Workload
 
 
@@ -59,19 +62,6 @@ NO_LODGERS = Lodgers(NOTHING, 0, 0, 0, 0.0, 0.0, ())
 
 
 @dataclass(slots=True)
-class Memo:
-    """What the steps found out already in this decision, by what it depends on; each is kept by who finds it out."""
-
-    eligible: dict[object, list[Node]] = field(default_factory=dict)
-    most_ever: dict[object, int] = field(default_factory=dict)
-    blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
-    indexes: dict[object, object] = field(default_factory=dict)
-    cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
-    asked: int = 0
-    """How many were asked to leave for gangs in this decision (R9)."""
-
-
-@dataclass(slots=True)
 class _Known:
     """Answers that the books have given already, until what they rest on changes."""
 
@@ -89,7 +79,8 @@ class Ledger:
     what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
     who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
-    name.
+    name. `changed` are the nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index
+    reads on in it. `calendar` is what is booked, None in a fleet without bookings.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -100,7 +91,7 @@ class Ledger:
         for quarantined in state.quarantines:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
-        self.tree = QuotaTree.build(self.policy.quotas)
+        self.tree = QuotaTree.build(quotas_at(self.policy, state.bookings, now))
         self.waiting, self.holding = _by_phase(state.workloads)
         self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
         self.empty = dict(self.free)
@@ -120,8 +111,8 @@ class Ledger:
         self.going: list[Workload] = []
         self.holds: list[Hold] = []
         self.changed: list[str] = []
-        """Nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it."""
         self.memo = Memo()
+        self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
         self._known = _Known()
         self._enter_all(state)
 
@@ -171,7 +162,7 @@ class Ledger:
         """
         for node in nodes:
             self.changed.append(node)
-            held = _smaller(self.free[node], shape)
+            held = smaller(self.free[node], shape)
             self.free[node] -= held
             self.coming[node] = self.coming.get(node, NOTHING) - (shape - held)
             self.most_gpus[node] -= shape.gpus
@@ -179,6 +170,12 @@ class Ledger:
                 self.holds.append(Hold(node=node, beneficiary=claimer, shape=held))
         self._charge_soon(team, shape.gpus * len(nodes))
         self.firm[team] += shape.gpus * len(nodes)
+
+    def hold(self, beneficiary: str, node: str, shape: Shape) -> None:
+        """Hold room that is free for somebody, from now on."""
+        self.changed.append(node)
+        self.free[node] -= shape
+        self.holds.append(Hold(node=node, beneficiary=beneficiary, shape=shape))
 
     def release_soon(self, leaver: Workload) -> None:
         """Count a workload, or a member of an elastic one, that was just asked to leave among what is coming free."""
@@ -195,6 +192,8 @@ class Ledger:
                 self.most_gpus[node] += shape.gpus
             self.lodgers[node] = stay
             self._known.lodgers.pop(node, None)
+        if self.calendar is not None:
+            self.calendar.unseat(self.members.parents.get(leaver.name, leaver).name, leaver.nodes)
         self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
         if leaver.name in self.members.parents:
             self._known.lost_gpu_s.pop(self.members.leave(leaver).name, None)
@@ -340,6 +339,11 @@ class Ledger:
         self.used_soon = dict(self.used)
         for workload in (*leaving, *self.going):
             self.release_soon(workload)
+        self._open_calendar()
+
+    def _open_calendar(self) -> None:
+        if self.calendar is not None:
+            self.calendar.seat_all(self.holding, self.class_of)
 
     def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
         """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
@@ -389,11 +393,3 @@ def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workl
     queued = Phase.QUEUED
     holding = [one for one in workloads if one.phase is not queued and one.holding]
     return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
-
-
-def _smaller(room: Shape, shape: Shape) -> Shape:
-    return Shape(
-        gpus=max(0, min(room.gpus, shape.gpus)),
-        cpu_milli=max(0, min(room.cpu_milli, shape.cpu_milli)),
-        memory_mib=max(0, min(room.memory_mib, shape.memory_mib)),
-    )

@@ -1,4 +1,4 @@
-"""Whether a gang of several shapes starts: its groups together on exact nodes, or not at all (rules P7, O3, O4).
+"""Whether a gang of several shapes starts: its groups together on exact nodes, or not at all (rules P7, O3, O4, C1).
 
 The questions are those of every admission, asked of all groups at once: could it ever be, may its team take it, does it
 fit now, who has to leave, what is kept for it meanwhile. Knows the ledger. Does not know the queue or other workloads.
@@ -6,11 +6,12 @@ fit now, who has to leave, what is kept for it meanwhile. Knows the ledger. Does
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fleet_app.engine import matching, mixed_reclaim, placement, reclaim, refusal, reserving
-from fleet_app.engine.eligibility import asker, eligible, sought, unreserved
+from fleet_app.engine import inside, matching, mixed_reclaim, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
@@ -30,33 +31,48 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None:
-        if refused.reason is Reason.QUOTA_USED and not yields:
+        if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:
             _keep(ledger, workload, for_room=False)
         yield refused
         return
+    booked = list(inside.place(ledger, workload, gate))
+    if booked:
+        yield from booked
+        return
     nodes = _nodes(ledger, workload)
     chosen = _now(ledger, workload, nodes)
-    pulling = gate.refusal(workload, chosen) if gate is not None and chosen is not None else None
-    if pulling is not None:
-        yield pulling
-        if not yields:
-            _keep(ledger, workload, for_room=True)
-        return
     if chosen is not None:
-        for name, shape in zip(chosen, workload.shapes, strict=True):
-            ledger.give(workload.team, (name,), shape, firm=not yields)
-        yield Admit(workload=workload.name, nodes=chosen, why=placement.where([ledger.nodes[name] for name in chosen]))
+        yield from _started(ledger, workload, chosen, gate)
         return
     found = None if yields else _eviction(ledger, workload, nodes)
     if found is not None and reclaim.may_ask_now(ledger, found.victims):
         yield from _make_room(ledger, workload, found)
         return
+    if found is None and not yields:
+        yield from overstaying.moves(ledger, workload, nodes)
     wait = _no_room(ledger, workload, nodes)
     if found is not None:
         wait = refusal.too_many(ledger, workload, found.victims)
     yield replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group)) if watched and wait.group else wait
-    if not yields:
+    if not yields and wait.reason is not Reason.BOOKED:
         _keep(ledger, workload, for_room=True)
+
+
+def _started(ledger: Ledger, workload: Workload, chosen: Sequence[str], gate: Gate | None) -> Answer:
+    """Yield the admission, or the wait for what has to be pulled first (G1)."""
+    yields = ledger.class_of(workload).yields
+    pulling = None if gate is None else gate.refusal(workload, chosen)
+    if pulling is not None:
+        yield pulling
+        if not yields:
+            _keep(ledger, workload, for_room=True)
+        return
+    for name, shape in zip(chosen, workload.shapes, strict=True):
+        ledger.give(workload.team, (name,), shape, firm=not yields)
+    if ledger.calendar is not None:
+        ledger.calendar.place(workload, chosen, yields=yields, since=ledger.now)
+    why = placement.where([ledger.nodes[name] for name in chosen])
+    yield Admit(workload=workload.name, nodes=tuple(chosen), why=why)
 
 
 def _nodes(ledger: Ledger, workload: Workload) -> list[Node]:
@@ -98,7 +114,7 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
-    return mixed_reclaim.find(ledger, asker(ledger, workload), nodes, reserving.is_free(ledger))
+    return mixed_reclaim.find(ledger, asker(ledger, workload), nodes, reserving.is_free(ledger, workload))
 
 
 def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
@@ -110,6 +126,9 @@ def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
     yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
     for name, shape in seats:
         ledger.claim(workload.name, workload.team, (name,), shape)
+    if ledger.calendar is not None:
+        soon = ledger.now + ledger.policy.drain.longest_grace_s
+        ledger.calendar.place(workload, found.nodes, yields=False, since=soon)
     yield Wait(
         workload=workload.name,
         reason=Reason.DRAIN_UNDER_WAY,
@@ -129,6 +148,10 @@ def _no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Wait:
         return Wait(workload=workload.name, reason=Reason.QUOTA_USED, asked=workload.gpus, available=left)
     if not Tally(wants, {node.name: node for node in nodes}, fits).ample:
         return _short(ledger, workload, Reason.NO_ROOM, open_to_it, fits)
+    open_ones = unbooked(ledger, workload, nodes)
+    if ledger.calendar is not None and not Tally(wants, {node.name: node for node in open_ones}, fits).ample:
+        by = ledger.calendar.blocking(workload, [node.name for node in nodes], yields=ledger.class_of(workload).yields)
+        return replace(_short(ledger, workload, Reason.BOOKED, open_ones, fits), blocked_by=by)
     ahead = {ledger.reserved[node.name].name for node in nodes if node.name in ledger.reserved}
     wait = _short(ledger, workload, Reason.RESERVED, open_to_it, fits)
     return replace(wait, blocked_by=tuple(sorted(ahead)))
@@ -228,6 +251,6 @@ def _keep(ledger: Ledger, workload: Workload, *, for_room: bool) -> None:
     def near(name: str, shape: Shape) -> bool:
         return ever(name, shape) and most(name, shape)
 
-    found = matching.kept(wants, list(filter(reserving.is_free(ledger), nodes)), near, ever)
+    found = matching.kept(wants, list(filter(reserving.is_free(ledger, workload, math.inf), nodes)), near, ever)
     for node in [node for group in found or () for node in group]:
         ledger.reserved[node.name] = workload

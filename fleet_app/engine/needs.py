@@ -59,7 +59,7 @@ def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -
 def surplus(need: Need) -> list[Grant]:
     """Return the idle grants beyond the target, and those on nodes that may take nothing new (S5)."""
     kept = set(need.kept)
-    gone = [grant for grant in _by_place(need.service.grants) if grant not in kept]
+    gone = [grant for grant in _by_place(need.service.grants) if grant not in kept and not grant.occupied]
     return gone + need.idle[::-1][: max(0, len(need.kept) - need.target)]
 
 
@@ -77,10 +77,17 @@ def spare(needs: Sequence[Need], need: Need) -> list[Spare]:
 
 
 def _need(ledger: Ledger, service: Service) -> Need:
-    kept = [grant for grant in _by_place(service.grants) if grant.occupied or _usable(ledger, grant)]
+    kept = [grant for grant in _by_place(service.grants) if _counts(ledger, grant)]
     occupied = sum(grant.occupied for grant in kept)
     wanted = max(service.wanted, service.floor)
     return Need(service=service, kept=kept, floor=service.floor, wanted=max(wanted, occupied))
+
+
+def _counts(ledger: Ledger, grant: Grant) -> bool:
+    """Return whether a grant counts: not one that a replica is to leave, so that the next has its place first (C8)."""
+    if ledger.calendar is not None and ledger.calendar.closing(grant.node):
+        return False
+    return grant.occupied or _usable(ledger, grant)
 
 
 def _set_apart(ledger: Ledger, needs: Sequence[Need]) -> None:

@@ -1,4 +1,4 @@
-"""Which nodes: the smallest domain that fits, best fit, neighbours in rank order (rules P1 to P5).
+"""Which nodes: the smallest domain that fits, best fit, neighbours in rank order (rules P1 to P5, P9).
 
 Knows nodes, domains and counts. Does not know teams, priorities, time or victims: it is handed the nodes that
 would do, and answers with a choice among them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from fleet_app.engine.values import Block, Node
 
@@ -17,14 +18,18 @@ Spare = tuple[list[tuple[int, ...]], int, Domain, str]
 
 
 def place(
-    fitting: Sequence[Node], bundles: int, depth: int, tightness: Callable[[Node], tuple[int, ...]]
+    fitting: Sequence[Node],
+    bundles: int,
+    depth: int,
+    tightness: Callable[[Node], tuple[int, ...]],
+    uplinks: AbstractSet[Domain] = frozenset(),
 ) -> tuple[str, ...] | None:
     """Return one node a bundle, in rank order, or None when no domain has enough.
 
     `fitting` are the nodes on which a bundle fits; `depth` is how many levels deep the domain must lie at least
     (0: anywhere in the fleet); `tightness` sorts nodes, the one to use up first lowest.
     The deepest domain that fits wins (P1); of equals the one whose nodes are fullest, then the one with the fewest
-    nodes to spare (P2).
+    nodes to spare (P2), then the one with the fewest nodes in domains whose `uplinks` are in use (P9).
     """
     if len(fitting) < bundles:
         return None
@@ -35,10 +40,10 @@ def place(
         for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
             rooms = [nodes for nodes in domains(kind, level).values() if len(nodes) >= bundles]
             if rooms:
-                spare, chosen = _tightest(rooms, bundles, tightness)
+                spare, chosen = _tightest(rooms, bundles, tightness, _crowd(uplinks, level))
                 rank = (-level, spare)
                 if best is None or rank < best[0]:
-                    best = (rank, _fill(chosen, bundles, level, tightness))
+                    best = (rank, _fill(chosen, bundles, level, tightness, uplinks))
                 break
     if best is None:
         return None
@@ -89,31 +94,53 @@ def blocks(nodes: Iterable[Node], level: int) -> dict[Block, list[Node]]:
     return dict(found)
 
 
+def _crowd(uplinks: AbstractSet[Domain], level: int) -> Callable[[Sequence[Node]], int]:
+    """Return how many of some nodes lie in a domain, one level deeper, whose uplink is in use (P9)."""
+    if not uplinks:
+        return lambda _: 0
+    return lambda nodes: sum(node.domains[: level + 1] in uplinks for node in nodes)
+
+
 def _tightest(
-    rooms: Sequence[Sequence[Node]], bundles: int, tightness: Callable[[Node], tuple[int, ...]]
+    rooms: Sequence[Sequence[Node]],
+    bundles: int,
+    tightness: Callable[[Node], tuple[int, ...]],
+    crowd: Callable[[Sequence[Node]], int],
 ) -> tuple[Spare, Sequence[Node]]:
-    """Return the domain whose nodes are fullest, of equals the one with the fewest to spare, then the first (P2)."""
-    tight = [sorted(map(tightness, nodes))[:bundles] for nodes in rooms]
+    """Return the domain whose nodes are fullest, with the fewest to spare, the least crowded, the first (P2, P9)."""
+    if bundles == 1:
+        tight = [[min(map(tightness, nodes))] for nodes in rooms]
+    else:
+        tight = [sorted(map(tightness, nodes))[:bundles] for nodes in rooms]
     least = min(tight)
-    equal = [nodes for nodes, each in zip(rooms, tight, strict=True) if each == least]
+    fullest = [nodes for nodes, each in zip(rooms, tight, strict=True) if each == least]
+    fewest = min((len(nodes), crowd(nodes)) for nodes in fullest)
+    equal = [nodes for nodes in fullest if (len(nodes), crowd(nodes)) == fewest]
     firsts = [min((node.domains, node.name) for node in nodes) for nodes in equal]
-    spares = [(least, len(nodes) - bundles, *first) for nodes, first in zip(equal, firsts, strict=True)]
-    return min(zip(spares, equal, strict=True), key=lambda one: one[0])
+    first = min(firsts)
+    return (least, fewest[0] - bundles, *first), equal[firsts.index(first)]
 
 
-def _fill(nodes: Sequence[Node], bundles: int, level: int, tightness: Callable[[Node], tuple[int, ...]]) -> list[Node]:
+def _fill(
+    nodes: Sequence[Node],
+    bundles: int,
+    level: int,
+    tightness: Callable[[Node], tuple[int, ...]],
+    uplinks: AbstractSet[Domain],
+) -> list[Node]:
     """Choose nodes inside a domain so that what is left over stays in the largest blocks (P3).
 
-    Whole sub-domains are used up, largest first; the rest goes where it leaves the least behind.
+    Whole sub-domains are used up, largest first; the rest goes where it leaves the least behind. Of equally large ones
+    those whose uplink nobody uses come first (P9).
     """
     ordered = sorted(nodes, key=lambda node: (*tightness(node), node.domains, node.name))
     if level >= max(len(node.domains) for node in nodes) or bundles >= len(nodes):
         return ordered[:bundles]
-    blocks = sorted(domains(ordered, level + 1).items(), key=lambda item: (len(item[1]), item[0]))
+    blocks = sorted(domains(ordered, level + 1).items(), key=lambda item: (len(item[1]), item[0] in uplinks, item[0]))
     enough = [block for _, block in blocks if len(block) >= bundles]
     if enough:
-        return _fill(enough[0], bundles, level + 1, tightness)
-    largest = max(blocks, key=lambda item: (len(item[1]), item[0]))
+        return _fill(enough[0], bundles, level + 1, tightness, uplinks)
+    largest = max(blocks, key=lambda item: (len(item[1]), item[0] not in uplinks, item[0]))
     taken = largest[1]
     rest = [node for node in ordered if node.domains[: level + 1] != largest[0]]
-    return [*taken, *_fill(rest, bundles - len(taken), level, tightness)]
+    return [*taken, *_fill(rest, bundles - len(taken), level, tightness, uplinks)]

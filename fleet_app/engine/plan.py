@@ -177,7 +177,20 @@ class Repartition:
 
 
 OnNodes = (
-    Admit | Drain | Expire | Kill | Lose | GiveGrant | TakeGrant | Quarantine | Release | Move | Relabel | Shrink | Grow
+    Admit
+    | Drain
+    | Expire
+    | Kill
+    | Lose
+    | GiveGrant
+    | TakeGrant
+    | Quarantine
+    | Release
+    | Move
+    | Relabel
+    | Rebook
+    | Shrink
+    | Grow
 )
 OnCards = AdmitSlice | GiveSlice | Repartition
 Action = OnNodes | OnCards
@@ -202,6 +215,7 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     BEHIND = "behind"
     DRAIN_UNDER_WAY = "drain-under-way"
+    BOOKED = "booked"
     DRAINS_LIMITED = "drains-limited"
     REPARTITION_UNDER_WAY = "repartition-under-way"
     CONTRACT_BROKEN = "contract-broken"
@@ -234,9 +248,9 @@ class Wait:
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
     in what the one ahead waits for; for a slice in the unit of its flavor's quota, and in cards; for PULLING in pulls,
-    and `level` is their source or node. `blocked_by` names who
-    is ahead, or who has to leave. `group` names the group that room is short for, of those that have room beside one
-    another first (P7).
+    and `level` is their source or node. `blocked_by` names who is ahead, who has to leave, which bookings are in the
+    way, or for QUOTA_USED which of its own team's bookings will bring enough. `group` names the group that room is
+    short for, of those that have room beside one another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
     `planned_after` names the last who has to end for that. `alike` names those that asked for the same after it, and
     wait for the same reason, but for its place and its planned start, which are its own.
@@ -256,7 +270,11 @@ class Wait:
 
     def also(self, alike: tuple[str, ...]) -> Wait:
         """Return the wait with those that asked for the same."""
-        return replace(self, alike=alike) if alike else self
+        if not alike:
+            return self
+        if self.rooms or self.planned_at is not None:
+            return replace(self, alike=alike)
+        return self.of(self.workload, alike)
 
     def of(self, name: str, alike: tuple[str, ...] = ()) -> Wait:
         """Return the wait of one of those alike, or of another that asked for the same as they."""

@@ -1,4 +1,4 @@
-"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health, slicing.
+"""The rules in force, as the engine reads them: levels, teams, classes, contract, headroom, health, calendar, slicing.
 
 Values only; `fleet_app.policy` parses and checks the file that they come from.
 """
@@ -177,6 +177,24 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """What bookings may displace, what they cost, and how early what is in their way is asked to leave.
+
+    One that displaces more than `most_displaced_gpu_s` GPU-seconds needs an approver other than the asker. A booking
+    lies in at most `most_domains` domains, whatever is asked. What yields has its grace, or `reclaim_lead_s` where that
+    is longer, before the start; committed work has `move_lead_s`. For `hold_s` after the start idle booked room is lent
+    to nobody.
+    """
+
+    most_displaced_gpu_s: float = 0.0
+    most_domains: int = 1
+    price_per_gpu_hour: float = 0.0
+    reclaim_lead_s: float = 0.0
+    move_lead_s: float = 3600.0
+    hold_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slicing:
     """How cards are cut and shared (V1 to V8).
 
@@ -199,6 +217,7 @@ class Policy:
     drain: DrainContract = field(default_factory=DrainContract)
     headroom: Headroom = field(default_factory=Headroom)
     health: Health = field(default_factory=Health)
+    calendar: Calendar = field(default_factory=Calendar)
     boundary: Boundary | None = None
     spares: Spares = field(default_factory=Spares)
     affinities: tuple[Affinity, ...] = ()

@@ -19,6 +19,7 @@ from fleet_app.engine.members import member_of
 from fleet_app.engine.plan import Drain, Shrink
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
+from fleet_app.engine.uplinks import uplinks
 from fleet_app.engine.values import Node, Shape, total
 from fleet_app.engine.workload import Workload
 
@@ -59,7 +60,8 @@ def find(
     def tightness(node: Node) -> tuple[int, ...]:
         return (not asker.shape.fits(ledger.free[node.name]), trial.room[node.name].gpus)
 
-    chosen = placement.place(trial.fitting(), asker.bundles, asker.depth, tightness)
+    used = uplinks(ledger, asker.bundles)
+    chosen = placement.place(trial.fitting(), asker.bundles, asker.depth, tightness, used)
     return None if chosen is None else Eviction(nodes=chosen, victims=victims)
 
 

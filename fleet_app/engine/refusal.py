@@ -1,4 +1,4 @@
-"""Why not now: the first thing that would have to change for a workload to start, in numbers (rules O3, Q2, Q3, I9).
+"""Why not now: the first thing that would have to change for a workload to start (rules O3, Q2, Q3, C1, C4).
 
 Knows the ledger and where a workload may run. Changes nothing and chooses nothing.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fleet_app.engine import placement, quota, reclaim
-from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unreserved
+from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
@@ -28,17 +28,20 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
-    broken = distrusted(ledger, workload)
-    most, left = _limits(ledger, workload, lent=ledger.class_of(workload).borrows and not broken)
-    if workload.gpus > most:
+    broken, gpus = distrusted(ledger, workload), workload.gpus
+    most, left = _limits(ledger, workload, may_borrow=ledger.class_of(workload).borrows and not broken)
+    if gpus > most:
+        later = () if ledger.calendar is None else ledger.calendar.gaining(workload.team, gpus - most)
+        if later:
+            return _quota_wait(workload, Reason.QUOTA_USED, left, later)
         reason = Reason.CONTRACT_BROKEN if broken else Reason.TOO_LARGE_FOR_QUOTA
         return _quota_wait(workload, reason, most)
-    if workload.gpus > left:
+    if gpus > left:
         reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
         return _quota_wait(workload, reason, left)
     ahead = [] if ledger.class_of(workload).yields else booked_ahead(ledger, workload)
     left -= sum(one.gpus for one in ahead)
-    if ahead and workload.gpus > left:
+    if ahead and gpus > left:
         return _quota_wait(workload, Reason.RESERVED, left, tuple(one.name for one in ahead))
     return None
 
@@ -68,10 +71,27 @@ def no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tu
     open_to_it = placement.most(unreserved(ledger, workload, fitting), levels)
     if open_to_it >= workload.bundles:
         return _quota_wait(workload, Reason.QUOTA_USED, ledger.available(workload.team))
+    booked = None if ledger.calendar is None else _booked(ledger, workload, nodes, fitting)
+    if booked is not None:
+        return booked
     if placement.most(fitting, levels) >= workload.bundles:
         ahead = sorted({ledger.reserved[node.name].name for node in fitting if node.name in ledger.reserved})
         return _rooms_wait(workload, Reason.RESERVED, open_to_it, rooms, tuple(ahead))
     return _rooms_wait(workload, Reason.NO_ROOM, open_to_it, rooms)
+
+
+def _booked(ledger: Ledger, workload: Workload, nodes: Sequence[Node], fitting: Sequence[Node]) -> Wait | None:
+    """Return the wait of what would start but for bookings, or could not even if all work had ended (C1, C2)."""
+    assert ledger.calendar is not None
+    able = [node for node in nodes if workload.shape.fits(ledger.empty[node.name])]
+    levels = depth(ledger, workload)
+    for some in (fitting, able):
+        left = placement.most(unbooked(ledger, workload, some), levels)
+        if placement.most(some, levels) >= workload.bundles > left:
+            yields = ledger.class_of(workload).yields
+            by = ledger.calendar.blocking(workload, [node.name for node in some], yields=yields)
+            return _rooms_wait(workload, Reason.BOOKED, left, ahead=by)
+    return None
 
 
 def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[DomainRoom, ...]:
@@ -86,11 +106,12 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
-    yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
-    shape = workload.shape
-    question = (yields, shape.gpus, shape.cpu_milli, shape.memory_mib, workload.accelerator, levels)
+    one, shape = workload, workload.shape
+    sort = (one.kind, one.priority, one.accelerator, one.within)
+    question = (*sort, shape.gpus, shape.cpu_milli, shape.memory_mib)
     most = ledger.memo.most_ever.get(question)
     if most is None:
+        yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
         counts: Counter[Block] = Counter()
         for node, alike in ledger.alike():
             if len(node.domains) >= levels and _would_hold(node, workload, yields=yields):
@@ -143,14 +164,15 @@ def _room(
     )
 
 
-def _limits(ledger: Ledger, workload: Workload, *, lent: bool) -> tuple[int, int]:
+def _limits(ledger: Ledger, workload: Workload, *, may_borrow: bool) -> tuple[int, int]:
     """Return the most GPUs its team could ever take for it, and what is left of that now."""
     team = workload.team
     nominal = ledger.tree.nominal(team)
     if not ledger.class_of(workload).yields:
-        return nominal, ledger.firm_left(team)
+        lends = 0 if ledger.calendar is None else ledger.calendar.lends(workload)
+        return nominal, ledger.firm_left(team) - lends
     left = ledger.available(team)
-    if lent:
+    if may_borrow:
         return quota.largest(ledger.tree, team), left
     return nominal, min(left, nominal - ledger.used.get(team, 0))
 

@@ -6,6 +6,7 @@ Knows the ledger and those ends. Does not admit anybody, and asks nobody to leav
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from fleet_app.engine.eligibility import asker, depth, eligible
 from fleet_app.engine.ends import Start, gone_at, limit_at
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.members import member_of
-from fleet_app.engine.plan import Wait
+from fleet_app.engine.plan import Reason, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker, Trial
 from fleet_app.engine.values import Block, Node, Shape
@@ -32,7 +33,10 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
     """Keep nodes and nominal for a workload that never yields and waits; return its wait with its planned start.
 
     One that waits not `for_room` but for nominal keeps nodes only when its start is planned: who knows when it can.
+    One that waits for a booking to end keeps nothing: that is known, and far (C1).
     """
+    if wait.reason is Reason.BOOKED:
+        return wait
     start = _plan(ledger, workload) if ledger.limited else None
     if start is None and for_room:
         _keep(ledger, workload, _nearest(ledger, workload))
@@ -41,9 +45,17 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
     return wait if start is None else replace(wait, planned_at=start.at, planned_after=start.after)
 
 
-def is_free(ledger: Ledger) -> Callable[[Node], bool]:
-    """Return whether a node is kept for nobody, so that a workload may make room for itself there."""
-    return lambda node: node.name not in ledger.reserved
+def is_free(ledger: Ledger, workload: Workload, until: float | None = None) -> Callable[[Node], bool]:
+    """Return whether a node is kept for nobody, so that a workload may make room for itself there.
+
+    It will have left `until`: without that, if it starts when everybody who was asked to leave now has left (C1).
+    """
+    if ledger.calendar is None:
+        return lambda node: node.name not in ledger.reserved
+    soon = ledger.now + ledger.policy.drain.longest_grace_s
+    end = ledger.calendar.gone_at(workload, soon) if until is None else until
+    is_open = ledger.calendar.open_to(workload, yields=ledger.class_of(workload).yields, until=end)
+    return lambda node: node.name not in ledger.reserved and is_open(node.name)
 
 
 def soonest(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> set[str] | None:
@@ -52,7 +64,7 @@ def soonest(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> set[st
     Nobody swaps room that it waits for against room that comes later, however well that lies. None when all have to be
     waited for.
     """
-    coming = list(filter(is_free(ledger), rooms_of(ledger, workload.shape, nodes).soon()))
+    coming = list(filter(is_free(ledger, workload), rooms_of(ledger, workload.shape, nodes).soon()))
     ready = {node.name: ledger.ready_at(node.name, workload.shape) for node in coming}
     for moment in sorted(set(ready.values())):
         first = [node for node in coming if ready[node.name] <= moment]
@@ -67,7 +79,7 @@ def _plan(ledger: Ledger, workload: Workload) -> Start | None:
     From `asked_at` on everything in the way is leaving, so that it is all gone within the longest grace.
     """
     seeks = asker(ledger, workload)
-    trial = Trial(ledger, seeks, list(filter(is_free(ledger), eligible(ledger, workload))))
+    trial = Trial(ledger, seeks, list(filter(is_free(ledger, workload, math.inf), eligible(ledger, workload))))
     known = [_nominal_comes(ledger, workload), _room_comes(ledger, seeks, trial)]
     found = [moment for moment in known if moment is not None]
     asked_at, after = max(found, default=(ledger.now, ""))
@@ -127,7 +139,7 @@ def _always_yields(seeks: Asker, lodger: Workload) -> bool:
 
 def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes on which the workload is nearest to fitting, with everybody gone who may be asked (O4)."""
-    seeks, nodes, free = asker(ledger, workload), eligible(ledger, workload), is_free(ledger)
+    seeks, nodes, free = asker(ledger, workload), eligible(ledger, workload), is_free(ledger, workload, math.inf)
 
     @cache
     def room(name: str) -> Shape:
@@ -135,7 +147,10 @@ def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:
 
     ever = filter(free, rooms_of(ledger, workload.shape, nodes).ever())
     fitting = [node for node in ever if workload.shape.fits(room(node.name))]
-    return _nearest_of(ledger, workload, _blocks_of(ledger, workload, nodes), fitting, room)
+    blocks = _blocks_of(ledger, workload, nodes)
+    if ledger.calendar is not None:
+        blocks = {block: list(filter(free, there)) for block, there in blocks.items()}
+    return _nearest_of(ledger, workload, blocks, fitting, room)
 
 
 def _nearest_of(

@@ -7,7 +7,7 @@ not know who may be asked to leave for whom: that every lodger goes is the most 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.values import Node, Shape
@@ -31,25 +31,24 @@ class Rooms:
         self._soon: set[int] = set()
         self._least: dict[int, Least] = {}
         """By place; a node that is not in it would not do with every lodger gone."""
+        self._lists: dict[str, list[Node]] = {}
         self._read = len(ledger.changed)
         for name, place in self._places.items():
-            self._look(name, place)
+            if shape.gpus <= ledger.most_gpus[name]:
+                self._look(name, place)
         self._cheapest = sorted([(least, place) for place, least in self._least.items()])
 
-    def now(self) -> list[Node]:
+    def now(self) -> Sequence[Node]:
         """Return the nodes with room that is free."""
-        self._catch_up()
-        return self._listed(self._now)
+        return self._listed("now", self._now)
 
-    def soon(self) -> list[Node]:
+    def soon(self) -> Sequence[Node]:
         """Return the nodes with room once everything that is leaving has left."""
-        self._catch_up()
-        return self._listed(self._soon)
+        return self._listed("soon", self._soon)
 
-    def ever(self) -> list[Node]:
+    def ever(self) -> Sequence[Node]:
         """Return the nodes with room once every lodger has left too."""
-        self._catch_up()
-        return self._listed(self._least)
+        return self._listed("ever", self._least)
 
     def cheapest(self) -> Iterator[tuple[Least, Node]]:
         """Yield the nodes with room once every lodger has left, those first where least could have to be lost."""
@@ -65,20 +64,27 @@ class Rooms:
         self._catch_up()
         return self._least[self._places[node.name]]
 
-    def _listed(self, places: Iterable[int]) -> list[Node]:
-        nodes = self._nodes
-        return [nodes[place] for place in sorted(places)]
+    def _listed(self, what: str, places: Collection[int]) -> Sequence[Node]:
+        """Return an answer, which stays the same until something on a node of the list changes."""
+        self._catch_up()
+        known = self._lists.get(what)
+        if known is None:
+            nodes = self._nodes
+            known = self._lists[what] = [nodes[place] for place in sorted(places)]
+        return known
 
     def _catch_up(self) -> None:
         changed = self._ledger.changed
         if self._read == len(changed):
             return
         for name in sorted(set(changed[self._read :]) & self._places.keys()):
+            self._lists.clear()
             place = self._places[name]
             before = self._least.pop(place, None)
             self._now.discard(place)
             self._soon.discard(place)
-            self._look(name, place)
+            if self._shape.gpus <= self._ledger.most_gpus[name]:
+                self._look(name, place)
             self._move(place, before, self._least.get(place))
         self._read = len(changed)
 
@@ -91,8 +97,6 @@ class Rooms:
 
     def _look(self, name: str, place: int) -> None:
         ledger, shape = self._ledger, self._shape
-        if shape.gpus > ledger.most_gpus[name]:
-            return
         free, coming = ledger.free[name], ledger.coming.get(name)
         if shape.fits(free):
             self._now.add(place)

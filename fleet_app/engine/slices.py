@@ -171,14 +171,14 @@ def of_service(slices: Slices, service: Service) -> Ask:
 
 
 def of_job(slices: Slices, job: Workload) -> Ask:
-    """Return what a job asks for: where its class lets it run."""
+    """Return what a job asks for: where its class lets it run, and nothing is booked (C1)."""
     assert job.slice is not None
     return Ask(
         name=job.name,
         priority=job.priority,
         due=due_of(slices.ledger, job, job.slice),
         shape=replace(job.shape, gpus=0),
-        nodes=eligible(slices.ledger, job),
+        nodes=[node for node in eligible(slices.ledger, job) if node.name not in slices.booked],
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
+from fleet_app.engine.forecast import History
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
@@ -18,6 +19,8 @@ from fleet_app.engine.workload import Service, Workload
 class FleetState:
     """Nodes, workloads that have not ended, services; what went wrong, is kept out, is booked, is really used.
 
+    A booking that is over stays as long as anything of its team that began in it still has one of its nodes (C7).
+    `demand` is what services wanted so far, in GPUs; None where nobody wrote it down.
     `crossings` are the nodes whose class changes or has changed; the nodes themselves are as that makes them.
     `growth_gpus` is how much more services may want within a start-up, at the policy's quantile; None when unknown.
     """
@@ -28,6 +31,7 @@ class FleetState:
     failures: tuple[Failure, ...] = ()
     quarantines: tuple[Quarantined, ...] = ()
     bookings: tuple[Booking, ...] = ()
+    demand: History | None = None
     growth_gpus: int | None = None
     crossings: tuple[Crossing, ...] = ()
     usage: tuple[Usage, ...] = ()

@@ -76,6 +76,15 @@ def total(shapes: Sequence[Shape]) -> Shape:
     )
 
 
+def smaller(room: Shape, shape: Shape) -> Shape:
+    """Return what of a shape there is room for, part by part."""
+    return Shape(
+        gpus=max(0, min(room.gpus, shape.gpus)),
+        cpu_milli=max(0, min(room.cpu_milli, shape.cpu_milli)),
+        memory_mib=max(0, min(room.memory_mib, shape.memory_mib)),
+    )
+
+
 Block = tuple[tuple[str, ...], str, str]
 """A domain, an accelerator and a driver: the nodes of one block have all three in common (P4)."""
 

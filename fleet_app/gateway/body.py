@@ -1,20 +1,24 @@
 """Reads a request body as JSON that is safe to keep: bounded in size and depth, finite numbers, storable text.
 
-Knows limits. Does not know what a body means.
+Knows limits, and how what does not fit a model is refused. Does not know what a body means.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from aiohttp import web
+from pydantic import BaseModel, ValidationError
 
 from fleet_app.engine.errors import RequestError
+from fleet_app.policy.problems import from_pydantic, refuse
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_DEPTH = 32
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class TooLargeError(RequestError):
@@ -43,6 +47,15 @@ async def read_text(request: web.Request) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(f"it is not UTF-8 (byte {error.start})", where="body", fix="Encode it as UTF-8") from None
+
+
+def valid(model: type[Model], given: dict[str, object], where: str) -> Model:
+    """Return what was given as the model. Raises RequestError with everything that does not fit it."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        refuse(from_pydantic(error, model), where)
+        raise  # not reached: pydantic never reports an error without details
 
 
 def parse_json(text: str) -> object:

@@ -8,25 +8,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from fleet_app.arbiter import inbox, status
+from fleet_app.arbiter import agenda, inbox, status
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Node, NodeClass
-from fleet_app.gateway.body import read_object, read_text
+from fleet_app.gateway.body import read_object, read_text, valid
 from fleet_app.gateway.known import TERMINAL, Known, Workloads
 from fleet_app.gateway.replies import CONTROL
 from fleet_app.gateway.submit import Submissions
 from fleet_app.policy.diff import diff_policies
 from fleet_app.policy.load import parse_policy, to_engine
-from fleet_app.policy.problems import from_pydantic, refuse
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.policy.specs import spec_from_mapping, to_workload
 
@@ -44,8 +44,6 @@ _NO_NUMBERS: dict[str, object] = {
     "rooms": [],
     "blocked_by": [],
 }
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Query(BaseModel):
@@ -143,6 +141,7 @@ class ControlApi:
                 "arbiter": {"alive": self._workloads.alive(), "lease_age_s": silent_s},
                 "paused": self._workloads.journal.paused(),
                 "counts": status.counts(self._records()),
+                "bookings": agenda.counts(self._workloads.journal.bookings().values()),
                 "inbox": self._workloads.waiting(),
                 "observed_at": None if snapshot is None else snapshot.at,
                 "immediate": status.held_free(snapshot, to_engine(self._submissions.policy())),
@@ -165,7 +164,7 @@ class ControlApi:
         return web.json_response(rows)
 
     async def _fragments(self, request: web.Request) -> web.Response:
-        asked = _valid(FragmentsQuery, dict(request.query), "query")
+        asked = valid(FragmentsQuery, dict(request.query), "query")
         snapshot, rules = self._workloads.snapshot(), to_engine(self._submissions.policy())
         # Seconds on a fleet of thousands of nodes: not on the loop that serves the others.
         found = await asyncio.to_thread(status.fragments, snapshot, rules, plan=asked.plan, most_nodes=asked.nodes)
@@ -175,7 +174,7 @@ class ControlApi:
         return web.json_response(await asyncio.to_thread(self._recommended))
 
     async def _move_boundary(self, request: web.Request) -> web.Response:
-        asked = _valid(BoundaryBody, await read_object(request), "body")
+        asked = valid(BoundaryBody, await read_object(request), "body")
         found = await asyncio.to_thread(self._recommended)
         steps = [] if found["plan"] is None else found["plan"]["steps"]
         if not set(asked.nodes) <= {step["node"] for step in steps if step["to"] == asked.to}:
@@ -201,6 +200,10 @@ class ControlApi:
             with contextlib.suppress(NotFoundError):  # it has ended, or nobody has looked at it yet
                 # A whole decision is made for it: not on the loop that serves the others.
                 return web.json_response(await asyncio.to_thread(self._explained, snapshot, rules, name))
+        booking = self._workloads.journal.bookings().get(name)
+        if booking is not None and self._workloads.find(name) is None:
+            sentence = f"is {agenda.sentence(booking, time.time())}"
+            return web.json_response({"name": name, "sentence": sentence, "past": [], **_NO_NUMBERS})
         known = self._find(request)
         before = [] if snapshot is None else status.past(self._workloads.journal.latest_events(name), snapshot.at)
         return web.json_response({"name": known.name, "sentence": _plainly(known), "past": before, **_NO_NUMBERS})
@@ -221,7 +224,7 @@ class ControlApi:
         return (self._home / "policy.yaml").read_text(encoding="utf-8")
 
     async def _events(self, request: web.Request) -> web.Response:
-        asked = _valid(EventsQuery, dict(request.query), "query")
+        asked = valid(EventsQuery, dict(request.query), "query")
         entries = self._workloads.journal.events(asked.after, asked.limit, asked.subject)
         return web.json_response(
             [
@@ -240,7 +243,7 @@ class ControlApi:
         return web.Response(text=self._policy_text(), content_type="application/yaml")
 
     async def _set_policy(self, request: web.Request) -> web.Response:
-        asked = _valid(PolicyQuery, dict(request.query), "query")
+        asked = valid(PolicyQuery, dict(request.query), "query")
         text = await read_text(request)
         changes = diff_policies(self._submissions.policy(), parse_policy(text))
         if changes and not asked.dry_run:
@@ -252,7 +255,7 @@ class ControlApi:
         return _accepted(await self._submissions.from_mapping(await read_object(request)))
 
     async def _drain(self, request: web.Request) -> web.Response:
-        asked = _valid(DrainBody, await read_object(request), "body")
+        asked = valid(DrainBody, await read_object(request), "body")
         known = self._running(request, "drained")
         inbox.post(self._home, inbox.Drain(name=known.name, grace_s=asked.grace_s))
         return _accepted(known.name)
@@ -288,13 +291,13 @@ class ControlApi:
         return _accepted(known.name)
 
     async def _quarantine(self, request: web.Request) -> web.Response:
-        asked = _valid(QuarantineBody, await read_object(request), "body")
+        asked = valid(QuarantineBody, await read_object(request), "body")
         node = self._node(request)
         inbox.post(self._home, inbox.Quarantine(node=node.name, reason=asked.reason, for_s=asked.for_s, who=asked.who))
         return _accepted(node.name)
 
     async def _release(self, request: web.Request) -> web.Response:
-        asked = _valid(ReleaseBody, await read_object(request), "body")
+        asked = valid(ReleaseBody, await read_object(request), "body")
         node, snapshot = self._node(request), self._workloads.snapshot()
         told = snapshot.state.quarantines if snapshot is not None else ()
         if not any(one.node == node.name and one.released_at is None for one in told):
@@ -339,11 +342,3 @@ def _spooled(request: inbox.Submit, rules: PolicyFile) -> Record:
 def _accepted(name: str) -> web.Response:
     """Say that a request is on disk: the arbiter will see it."""
     return web.json_response({"name": name, "accepted": True})
-
-
-def _valid(model: type[Model], given: dict[str, object], where: str) -> Model:
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        refuse(from_pydantic(error, model), where)
-        raise  # not reached: pydantic never reports an error without details

@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from fleet_app.arbiter import status
+from fleet_app.arbiter import agenda, status
+from fleet_app.arbiter.booked import BINDING
 from fleet_app.engine.policy import Policy
 from fleet_app.gateway.known import Workloads
 
@@ -55,6 +56,7 @@ class _Fleet(Collector):
         """Yield every gauge, as it is now."""
         yield self._phases()
         yield self._gpus()
+        yield from self._bookings()
         silent_s = self._workloads.silent_s()
         yield _gauge("fleet_arbiter_lease_age_seconds", "Since the arbiter last gave a sign of life.", silent_s)
         yield _gauge("fleet_inbox_requests", "Requests that wait for the arbiter.", self._workloads.waiting())
@@ -64,6 +66,15 @@ class _Fleet(Collector):
         for phase, count in status.counts(self._workloads.journal.records().values()).items():
             gauge.add_metric([phase], count)
         return gauge
+
+    def _bookings(self) -> Iterator[GaugeMetricFamily]:
+        known = self._workloads.journal.bookings().values()
+        gauge = GaugeMetricFamily("fleet_bookings", "Bookings by stage.", labels=["stage"])
+        for stage, count in agenda.counts(known).items():
+            gauge.add_metric([stage], count)
+        yield gauge
+        broken = sum(record.stage in BINDING and bool(record.booking.breach) for record in known)
+        yield _gauge("fleet_bookings_broken", "Bookings that bind and are not whole.", broken)
 
     def _gpus(self) -> GaugeMetricFamily:
         """Every GPU of the fleet is in exactly one of the states."""

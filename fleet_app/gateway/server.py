@@ -22,6 +22,7 @@ from aiohttp import web
 from fleet_app.engine.errors import FaultError
 from fleet_app.gateway.auth import guard
 from fleet_app.gateway.body import MAX_BODY_BYTES
+from fleet_app.gateway.bookings import BookingsApi
 from fleet_app.gateway.control import ControlApi
 from fleet_app.gateway.dashboard import Dashboard
 from fleet_app.gateway.jobs import JobsApi
@@ -61,6 +62,7 @@ def build(settings: Settings) -> web.Application:
     app.add_routes(UploadsApi(spool).routes())
     app.add_routes(jobs.routes())
     app.add_routes(ControlApi(settings.home, workloads, submissions).routes())
+    app.add_routes(BookingsApi(settings.home, workloads, submissions).routes())
     app.add_routes(MetricsApi(workloads).routes())
 
     async def parts(_: web.Application) -> AsyncIterator[None]:

@@ -20,7 +20,7 @@ from fleet_app.policy.units import Gpus, Mebibytes, MilliCpus, Name
 MOST_GROUPS = 8
 """What a gang may consist of: the effort of placing groups together doubles with each."""
 
-SHAPE_KEYS = ("nodes", "gpus", "cpus", "memory")
+SHAPE_KEYS = ("nodes", "min_nodes", "gpus", "cpus", "memory")
 """What a submission says of its bundles where they are all alike, and of each group where they are not."""
 
 

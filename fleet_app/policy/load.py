@@ -93,6 +93,14 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             most_percent=policy.health.most_percent,
             restarts=policy.health.restarts,
         ),
+        calendar=engine.Calendar(
+            most_displaced_gpu_s=policy.calendar.approve_above_gpu_hours * 3600,
+            most_domains=policy.calendar.most_domains,
+            price_per_gpu_hour=policy.accounting.price_per_gpu_hour,
+            reclaim_lead_s=policy.calendar.reclaim_lead,
+            move_lead_s=policy.calendar.move_lead,
+            hold_s=policy.calendar.hold,
+        ),
     )
 
 

@@ -224,6 +224,23 @@ class Health(Section):
     restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] = 3
 
 
+class Calendar(Section):
+    """What bookings may displace, how early room is made for them, and how long they are remembered.
+
+    One that displaces more than `approve_above_gpu_hours` needs an approver other than who asked. A booking lies in at
+    most `most_domains` domains. What yields is asked to leave `reclaim_lead` before the start, or its grace where that
+    is longer; committed work `move_lead` before. For `hold` after the start booked room that is idle is lent to nobody.
+    One that has ended is listed for `keep`.
+    """
+
+    approve_above_gpu_hours: Annotated[float, Field(strict=True, ge=0, le=1_000_000_000, allow_inf_nan=False)] = 0.0
+    most_domains: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    reclaim_lead: Seconds = 0.0
+    move_lead: Seconds = 3600.0
+    hold: Seconds = 900.0
+    keep: Seconds = 30 * 86_400.0
+
+
 class Slicing(Section):
     """How cards are cut into partitions and shared: without this section a GPU is a whole one.
 
@@ -278,6 +295,7 @@ class PolicyFile(Section):
     slicing: Slicing | None = None
     headroom: Headroom = Headroom()
     health: Health = Health()
+    calendar: Calendar = Calendar()
     boundary: Boundary | None = None
     defaults: Defaults = Defaults()
     serving: Serving = Serving()

@@ -72,10 +72,10 @@ class WorkloadSpec(Section):
     """A gang or backfill job as asked for: `nodes` bundles, one a node, all or none.
 
     A bundle is `gpus` GPUs, `cpus` thousandths of a CPU and `memory` MiB; with `groups` the bundles are theirs, and
-    those keys mean nothing. `priority` names a class. `within` names the topology level that must hold all of it.
-    `grace` and `max_run_time` are in seconds. An `interactive` session ends when nobody uses it. `notice` is how a
-    drain is raised: by the fleet's library inside the job, or also by SIGTERM. `partition` and `share` are known and
-    refused.
+    those keys mean nothing. With `min_nodes` it is elastic: it runs with that many bundles or more. `priority` names a
+    class. `within` names the topology level that must hold all of it. `grace` and `max_run_time` are in seconds. An
+    `interactive` session ends when nobody uses it. `notice` is how a drain is raised: by the fleet's library inside the
+    job, or also by SIGTERM. `partition` and `share` are known and refused.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -83,6 +83,7 @@ class WorkloadSpec(Section):
     team: Name
     priority: Name
     nodes: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1
+    min_nodes: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
     gpus: PositiveGpus = 1
     cpus: MilliCpus = 1000
     memory: Mebibytes = 0
@@ -99,10 +100,10 @@ class WorkloadSpec(Section):
 
     @property
     def total_gpus(self) -> int:
-        """Return the GPUs of all bundles together."""
+        """Return the GPUs of all bundles together; of an elastic one those that it cannot be without."""
         if self.groups:
             return sum(group.total_gpus for group in self.groups.values())
-        return self.nodes * self.gpus
+        return (self.min_nodes or self.nodes) * self.gpus
 
     @model_serializer(mode="wrap")
     def _said_once(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -136,7 +137,7 @@ class JobPart(Section):
 
 SPEC_KEYS = frozenset(WorkloadSpec.model_fields)
 JOB_KEYS = frozenset(JobPart.model_fields)
-_COUNTS = ("nodes", "gpus")
+_COUNTS = ("nodes", "min_nodes", "gpus")
 _FLAGS = ("interactive",)
 _SAID = {"true": True, "false": False}
 
@@ -154,7 +155,6 @@ def spec_from_metadata(
     Keys that are not the fleet's are the user's own and left alone, unless they look like a slip of one of them.
     Raises RequestError.
     """
-    _refuse_elastic(metadata, "metadata")
     problems = [
         Problem(path=(key,), what="is not a key of the fleet", fix=f"{closest(key, SPEC_KEYS)} Else rename it")
         for key in metadata
@@ -217,6 +217,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
         shape=widest(groups) if groups else Shape(gpus=spec.gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
         bundles=sum(group.bundles for group in groups) or spec.nodes,
         groups=groups,
+        minimum=spec.min_nodes,
         within=spec.within,
         accelerator=spec.accelerator,
         submitted_at=submitted_at,
@@ -231,17 +232,6 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
     )
 
 
-def _refuse_elastic(given: Mapping[str, object], source: str) -> None:
-    """Refuse what the engine would decide and nobody could carry out: Ray's placement groups do not shrink."""
-    if "min_nodes" in given:
-        problem = Problem(
-            path=("min_nodes",),
-            what="elastic gangs are not carried out yet: a gang runs with all of its nodes or not at all",
-            fix="Leave it out, and ask for as many nodes as it needs",
-        )
-        refuse([problem], source)
-
-
 def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None, source: str) -> WorkloadSpec:
     if obj.get("kind") == "service":
         problem = Problem(
@@ -250,7 +240,6 @@ def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None,
             fix="Deploy it with Ray Serve and the fleet's autoscaling policy; it then announces itself",
         )
         refuse([problem], source)
-    _refuse_elastic(obj, source)
     refuse_shapes_beside_groups(obj, source)
     spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
     refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")
@@ -265,6 +254,8 @@ def _defaults(obj: Mapping[str, object], policy: PolicyFile) -> dict[str, object
         values |= {"priority": policy.default_class.gang, "notice": "library"}
     else:
         values |= {"priority": policy.default_class.backfill, "notice": "signal"}
+    if obj.get("min_nodes") is not None:
+        values["notice"] = "library"  # a signal reaches the driver, never one member
     return values | {"grace": f"{round(policy.drain.grace * 1000)}ms"}
 
 
@@ -293,10 +284,25 @@ def _slices(spec: WorkloadSpec | ServiceSpec) -> Iterator[Problem]:
             )
 
 
+def _elastic(spec: WorkloadSpec) -> Iterator[Problem]:
+    """A member leaves alone, so it has to be like the others, and to hear a notice that is no signal (R8)."""
+    if spec.min_nodes is None:
+        return
+    path = ("min_nodes",)
+    if spec.min_nodes > spec.nodes:
+        yield Problem(
+            path=path, what=f"is {spec.min_nodes}, above nodes of {spec.nodes}", fix="Lower it, or ask for more"
+        )
+    if spec.notice != "library":
+        fix = "Leave notice out, and let the job use the fleet's library"
+        yield Problem(path=("notice",), what="is a signal, which no member of an elastic workload would get", fix=fix)
+
+
 def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
     problems = check_ask(_ask(spec, spec.priority, spec.total_gpus), policy)
     problems += check_groups(spec.groups, policy.topology.gpus_per_node) if spec.groups else ()
     problems += _slices(spec)
+    problems += _elastic(spec)
     if spec.within is not None and spec.within not in policy.topology.levels:
         problems.append(
             Problem(
@@ -315,7 +321,11 @@ def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | No
         )
     if fleet_gpus is not None and spec.total_gpus > fleet_gpus:
         has = f"are {spec.total_gpus}; the fleet has {fleet_gpus}"
-        what = f"the GPUs of all groups {has}" if spec.groups else f"{spec.nodes} nodes of {spec.gpus} GPUs {has}"
+        what = (
+            f"the GPUs of all groups {has}"
+            if spec.groups
+            else f"{spec.min_nodes or spec.nodes} nodes of {spec.gpus} GPUs {has}"
+        )
         path = ("groups",) if spec.groups else ("nodes",)
         problems.append(Problem(path=path, what=what, fix="Ask for fewer nodes"))
     return problems

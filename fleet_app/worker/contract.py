@@ -1,7 +1,7 @@
-"""What the arbiter, the jobs and Serve say to one another, and how it is spelt: names, keys, JSON, environment.
+"""What the arbiter, the jobs and Serve say to one another, and how it is spelt: names, keys, JSON.
 
-The one place that spells the board's keys and entries, the environment of a fleet job, group names and node
-labels. Knows strings and plain values; imports neither Ray nor the rest of the fleet, so any process can use it.
+The one place that spells the board's keys and entries, group names and node labels; a job's environment is spelt in
+`environment`. Knows strings and plain values; imports neither Ray nor the rest of the fleet, so any process can use it.
 Does not know how the board is reached: `fleet_app.adapters.board` and the worker library do that.
 """
 
@@ -37,6 +37,8 @@ NOTICE = "notice/"
 ACK = "ack/"
 BEAT = "beat/"
 DONE = "done/"
+MEMBERS = "members/"
+GONE = "gone/"
 
 
 def demand_key(service: str) -> str:
@@ -74,6 +76,25 @@ def done_key(attempt: str) -> str:
     return DONE + attempt
 
 
+def members_key(attempt: str) -> str:
+    """Return the key under which an elastic attempt finds its members."""
+    return MEMBERS + attempt
+
+
+def gone_key(member: str) -> str:
+    """Return the key under which a member of an elastic attempt says that it has left; its `member_id`."""
+    return GONE + member
+
+
+def member_id(attempt: str, group_id: str) -> str:
+    """Return what a member of an elastic attempt goes by wherever an attempt goes by its id.
+
+    By its placement group, which nobody ever has again: not by its node, which it may leave and come back to. No
+    attempt has a `/` in its id.
+    """
+    return f"{attempt}/{group_id}"
+
+
 # Names of placement groups.
 
 GROUP_PREFIX = "fleet/"
@@ -85,6 +106,11 @@ HOLD_GROUP = "fleet/h/"
 def workload_group(attempt: str) -> str:
     """Return the name of the group that an attempt of a workload runs in."""
     return WORKLOAD_GROUP + attempt
+
+
+def member_group(attempt: str, node: str) -> str:
+    """Return the name of the group of an elastic attempt's member on a node; no attempt has a `/` in its id."""
+    return f"{WORKLOAD_GROUP}{attempt}/{node}"
 
 
 def grant_group(service: str, tag: str) -> str:
@@ -207,9 +233,32 @@ class Done:
     at: float
 
 
-Entry = Lease | Demand | Grants | Adoption | Notice | Ack | Beat | Done
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of an elastic attempt: its placement group of one bundle, on which node, whether it has to leave."""
 
-E = TypeVar("E", Lease, Demand, Grants, Adoption, Notice, Ack, Beat, Done)
+    node: str
+    group_id: str
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The members that an elastic attempt has, those that joined last at the end."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """A member of an elastic attempt has left: nothing runs in its placement group any more, or does in a moment."""
+
+    at: float
+
+
+Entry = Lease | Demand | Grants | Adoption | Notice | Ack | Beat | Done | Members | Gone
+
+E = TypeVar("E", Lease, Demand, Grants, Adoption, Notice, Ack, Beat, Done, Members, Gone)
 T = TypeVar("T")
 
 
@@ -247,109 +296,10 @@ def _moment(value: str | float) -> float:
 # By the annotations above, which are strings here.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "int": int,
+    "bool": bool,
     "float": _moment,
     "float | None": lambda value: None if value is None else _moment(value),
     "str": _text,
     "tuple[Fence, ...]": lambda items: tuple(_build(Fence, item) for item in items),
+    "tuple[Member, ...]": lambda items: tuple(_build(Member, item) for item in items),
 }
-
-# Environment of every process of a fleet job.
-
-ENV_HOME = "FLEET_HOME"
-ENV_ATTEMPT = "FLEET_ATTEMPT"
-ENV_WORKLOAD = "FLEET_WORKLOAD"
-ENV_GROUP_ID = "FLEET_GROUP_ID"
-ENV_BUNDLES = "FLEET_BUNDLES"
-ENV_GPUS_PER_BUNDLE = "FLEET_GPUS_PER_BUNDLE"
-ENV_CPU_MILLI_PER_BUNDLE = "FLEET_CPU_MILLI_PER_BUNDLE"
-ENV_NODES = "FLEET_NODES"
-ENV_GROUPS = "FLEET_GROUPS"
-ENV_RESUME_URI = "FLEET_RESUME_URI"
-ENV_RESUME_STEP = "FLEET_RESUME_STEP"
-ENV_CHECKPOINT_DIR = "FLEET_CHECKPOINT_DIR"
-ENV_GRACE_S = "FLEET_GRACE_S"
-ENV_RAY_STOP_WAIT_S = "RAY_JOB_STOP_WAIT_TIME_S"
-RAY_KILLS_AFTER_S = 3
-"""How long after a deadline Ray itself kills: inside the 5 s within which lent capacity is back."""
-ENV_RAY_HIDE_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankGroup:
-    """Ranks of one shape in an attempt of several shapes: how many, with how much in each bundle."""
-
-    name: str
-    ranks: int
-    gpus: int
-    cpu_milli: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnvironment:
-    """What the arbiter tells every process of one attempt; bundle i of the group is rank i.
-
-    `nodes` are node names in rank order. With `groups` ranks are numbered group after group, and the numbers for each
-    bundle are the most that any has. `resume_uri` and `resume_step` are both None when there is no
-    acknowledged checkpoint to resume from.
-    """
-
-    attempt: str
-    workload: str
-    group_id: str
-    bundles: int
-    gpus_per_bundle: int
-    cpu_milli_per_bundle: int
-    nodes: tuple[str, ...]
-    checkpoint_dir: str
-    grace_s: float
-    resume_uri: str | None = None
-    resume_step: int | None = None
-    groups: tuple[RankGroup, ...] = ()
-
-    def to_env(self) -> dict[str, str]:
-        """Return it as environment variables, with those by which Ray itself keeps the drain contract."""
-        env = {
-            ENV_ATTEMPT: self.attempt,
-            ENV_WORKLOAD: self.workload,
-            ENV_GROUP_ID: self.group_id,
-            ENV_BUNDLES: str(self.bundles),
-            ENV_GPUS_PER_BUNDLE: str(self.gpus_per_bundle),
-            ENV_CPU_MILLI_PER_BUNDLE: str(self.cpu_milli_per_bundle),
-            ENV_NODES: json.dumps(self.nodes),
-            ENV_CHECKPOINT_DIR: self.checkpoint_dir,
-            ENV_GRACE_S: f"{self.grace_s:g}",
-            # In whole seconds, as Ray takes them. Killing at the deadline is the arbiter's, which counts it; with the
-            # arbiter gone Ray does it a little later.
-            ENV_RAY_STOP_WAIT_S: str(math.ceil(self.grace_s) + RAY_KILLS_AFTER_S),
-            # Without it a driver that holds no GPU sees all GPUs of its node.
-            ENV_RAY_HIDE_GPUS: "1",
-        }
-        if self.groups:
-            env[ENV_GROUPS] = json.dumps([dataclasses.asdict(group) for group in self.groups])
-        if self.resume_uri is not None and self.resume_step is not None:
-            env |= {ENV_RESUME_URI: self.resume_uri, ENV_RESUME_STEP: str(self.resume_step)}
-        return env
-
-    @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> JobEnvironment | None:
-        """Return what a process was told, None when it is no process of a fleet job. Raises BadEntryError."""
-        if ENV_ATTEMPT not in env:
-            return None
-        try:
-            step = env.get(ENV_RESUME_STEP)
-            return cls(
-                attempt=env[ENV_ATTEMPT],
-                workload=env[ENV_WORKLOAD],
-                group_id=env[ENV_GROUP_ID],
-                bundles=int(env[ENV_BUNDLES]),
-                gpus_per_bundle=int(env[ENV_GPUS_PER_BUNDLE]),
-                cpu_milli_per_bundle=int(env[ENV_CPU_MILLI_PER_BUNDLE]),
-                nodes=tuple(str(node) for node in json.loads(env[ENV_NODES])),
-                checkpoint_dir=env[ENV_CHECKPOINT_DIR],
-                grace_s=float(env[ENV_GRACE_S]),
-                resume_uri=env.get(ENV_RESUME_URI),
-                resume_step=None if step is None else int(step),
-                groups=tuple(_build(RankGroup, group) for group in json.loads(env.get(ENV_GROUPS, "[]"))),
-            )
-        except (KeyError, ValueError, TypeError) as error:
-            raise BadEntryError(f"the environment of {env[ENV_ATTEMPT]} is not a fleet job's: {error!r}") from error

@@ -21,14 +21,15 @@ from fleet_app.worker.contract import (
     Ack,
     BadEntryError,
     Done,
-    JobEnvironment,
     Notice,
     ack_key,
     decode,
     done_key,
     encode,
+    member_id,
     notice_key,
 )
+from fleet_app.worker.environment import ENV_MEMBER, JobEnvironment
 
 POLL_S = 0.2
 POLLS_PER_ATTEMPT_AND_SECOND = 500
@@ -121,9 +122,9 @@ def this_process() -> DrainWatch:
     job = JobEnvironment.from_env(os.environ)
     if job is None:
         return DrainWatch(lambda: None, lambda notice: None)
-    key = notice_key(job.attempt)
+    key, member = notice_key(job.attempt), os.environ.get(ENV_MEMBER)
     return DrainWatch(
-        lambda: posted_notice(job.attempt),
+        lambda: earliest_notice(job.attempt, member),
         # What the arbiter posted stays: it knows the deadline better.
         lambda notice: board.write(key, encode(notice), replace=False),
         poll_period_s(job.bundles),
@@ -131,14 +132,27 @@ def this_process() -> DrainWatch:
 
 
 def posted_notice(attempt: str) -> Notice | None:
-    """Return the notice on the board for an attempt. Raises board.BoardError, contract.BadEntryError."""
+    """Return the notice on the board for an attempt, or a member by its id. Raises BoardError, BadEntryError."""
     raw = board.read(notice_key(attempt))
     return None if raw is None else decode(Notice, raw)
+
+
+def earliest_notice(
+    attempt: str, member: str | None, read: Callable[[str], Notice | None] | None = None
+) -> Notice | None:
+    """Return the notice on the board for an attempt, or for the member of it that is meant, whichever is due first.
+
+    `member` is the member's placement group; None is no member. Raises board.BoardError, contract.BadEntryError.
+    """
+    look = read or posted_notice
+    posted = [look(attempt)] if member is None else [look(attempt), look(member_id(attempt, member))]
+    return min((notice for notice in posted if notice is not None), key=_due_at, default=None)
 
 
 def drain_requested() -> Notice | None:
     """Return why and until when (seconds since the epoch) this attempt has to leave, None when it may go on.
 
+    In an elastic job a rank sees the notice of its own member as well, and the driver and other ranks do not.
     A notice whose deadline is None asks it to move: to save its work and leave at its next checkpoint, whenever that
     is. Nobody kills it, but a notice with a deadline may follow.
     Cheap and never blocks: ask after every step, in any rank. The answer is at most `POLL_S` seconds old (more in

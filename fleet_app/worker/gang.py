@@ -16,7 +16,9 @@ from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet_app.worker.contract import ENV_ATTEMPT, JobEnvironment, RankGroup
+from fleet_app.worker.contract import Member
+from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER, JobEnvironment, RankGroup
+from fleet_app.worker.members import members
 
 NICENESS = "RAY_worker_niceness"
 """The environment variable in which an actor is told how nice to be."""
@@ -121,10 +123,16 @@ class Membership:
     def start_ranks(self, rank_class: Any, *arguments: Any, **options: Any) -> list[Any]:
         """Start one actor in each bundle and return their handles; rank i sits in bundle i.
 
+        In an elastic job that is one on each member that does not have to leave already, in the order of `members()`.
         `rank_class` is a Ray actor class, or in a gang of several shapes one for each group, by name; it is made with
         its rank and then `arguments`. Each actor takes the whole bundle, and is as nice as this process. `options` are
         further Ray actor options. Raises KeyError, before anything starts, when a group has no class.
         """
+        if self.job.min_nodes is not None:
+            staying = [member for member in self._members() if not member.leaving]
+            return [
+                self.start_rank(member, rank, rank_class, *arguments, **options) for rank, member in enumerate(staying)
+            ]
         classes = [self._class_of(rank_class, rank) for rank in range(self.job.bundles)]
         group = self.join()
         runtime_env = with_niceness(options.pop("runtime_env", {}))
@@ -140,6 +148,31 @@ class Membership:
             ).remote(rank, *arguments)
             for rank, each in enumerate(classes)
         ]
+
+    def start_rank(self, member: Member, rank: int, rank_class: Any, *arguments: Any, **options: Any) -> Any:
+        """Start one actor on a member of an elastic job and return its handle; it takes the member's whole bundle.
+
+        The actor is made with `rank`, a number that the job chooses, and then `arguments`. Its process knows its
+        member, and is counted as the member's.
+        """
+        runtime_env = with_niceness(options.pop("runtime_env", {}))
+        runtime_env["env_vars"][ENV_MEMBER] = member.group_id
+        group = PlacementGroup(PlacementGroupID.from_hex(member.group_id))
+        return rank_class.options(
+            num_gpus=self.bundle.get("GPU", 0),
+            num_cpus=self.bundle.get("CPU", 0),
+            max_restarts=0,  # as above
+            runtime_env=runtime_env,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
+            **options,
+        ).remote(rank, *arguments)
+
+    def _members(self) -> tuple[Member, ...]:
+        """Return the members of an elastic attempt; the arbiter posts them before it submits the job."""
+        found = members()
+        if not found:
+            raise GroupLostError(f"the board has no members of {self.job.attempt}")
+        return found
 
     def _class_of(self, rank_class: Any, rank: int) -> Any:
         return rank_class[self.group_of(rank)] if isinstance(rank_class, Mapping) else rank_class

@@ -13,7 +13,8 @@ from contextlib import suppress
 from functools import cache
 
 from fleet_app.worker import board
-from fleet_app.worker.contract import Beat, JobEnvironment, beat_key, encode
+from fleet_app.worker.contract import Beat, beat_key, encode
+from fleet_app.worker.environment import JobEnvironment
 
 PERIOD_S = 0.5
 """At most one heartbeat in that many seconds reaches the board."""

@@ -62,9 +62,12 @@ class ContractError(RuntimeError):
 def fleet_scaling_config(**more: Any) -> ScalingConfig:
     """Return a scaling configuration with one worker for each bundle of the group; `more` are its other fields.
 
-    Raises ContractError in a gang of several shapes: Ray Train's workers are all of one.
+    Raises ContractError in a gang of several shapes, and in an elastic one: Ray Train's workers are all of one shape,
+    and in one placement group.
     """
     membership = Membership.from_environment()
+    if membership.job.min_nodes is not None:
+        raise ContractError("Ray Train's workers share one placement group, an elastic job has one for each member")
     if membership.job.groups:
         raise ContractError("Ray Train's workers have one shape, this gang has several: use Membership.start_ranks()")
     return ScalingConfig(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
@@ -28,6 +29,7 @@ from fleet_app.engine.plan import (
     Plan,
     Quarantine,
     Reason,
+    Rebook,
     Relabel,
     Release,
     Shrink,
@@ -62,6 +64,36 @@ class Case:
     @property
     def services(self) -> dict[str, Service]:
         return {service.name: service for service in self.state.services}
+
+    @property
+    def bookings(self) -> dict[str, Booking]:
+        """The bookings that are not over, as the plan leaves them."""
+        changed = {action.booking: action for action in self.actions(Rebook)}
+        return {
+            one.name: replace(one, nodes=changed[one.name].nodes) if one.name in changed else one
+            for one in self.state.bookings
+            if self.now < one.end_at
+        }
+
+    @property
+    def quotas(self) -> tuple[Quota, ...]:
+        """The quota entries with what bookings in force transfer."""
+        nominal = Counter({quota.name: quota.nominal_gpus for quota in self.policy.quotas})
+        for one in self.state.bookings:
+            if one.start_at <= self.now < one.end_at and one.team is not None:
+                for transfer in one.transfers:
+                    lenders, takers = self._path(transfer.lender), self._path(one.team)
+                    nominal.subtract(dict.fromkeys(set(lenders) - set(takers), transfer.gpus))
+                    nominal.update(dict.fromkeys(set(takers) - set(lenders), transfer.gpus))
+        return tuple(replace(quota, nominal_gpus=max(0, nominal[quota.name])) for quota in self.policy.quotas)
+
+    def _path(self, name: str | None) -> list[str]:
+        parents = {quota.name: quota.parent for quota in self.policy.quotas}
+        path = []
+        while name in parents:
+            path.append(name)
+            name = parents[name]
+        return path
 
     def actions(self, *kinds: type) -> list:
         return [action for action in self.plan.actions if isinstance(action, kinds)]
@@ -104,6 +136,13 @@ def sound(case: Case, node: Node) -> bool:
     names = {one.node for one in case.state.quarantines if one.released_at is None and case.now < one.until}
     names |= {action.node for action in case.actions(Quarantine)}
     return node.condition is Condition.READY and node.name not in names
+
+
+def closing(case: Case, node: Node) -> bool:
+    """Return whether a maintenance window on a node is so near that no replica is to be there."""
+    lead_s = case.policy.calendar.move_lead_s
+    near = (one for one in case.bookings.values() if one.team is None and case.now >= one.start_at - lead_s)
+    return any(node.name in one.nodes for one in near)
 
 
 def told_to_end(workload: Workload) -> bool:
@@ -297,7 +336,8 @@ def reclaim_is_one_way(case: Case) -> None:
         assert victim.priority < priority_of(case, action.beneficiary)
         longest = case.policy.drain.longest_grace_s
         assert action.deadline_at == case.now + min(victim.grace_s, longest)
-        assert action.beneficiary in case.services or not case.yields(case.workloads[action.beneficiary])
+        for_work = action.beneficiary not in case.services and action.beneficiary not in case.bookings
+        assert not for_work or not case.yields(case.workloads[action.beneficiary])
     taken = [(action.service, action.grant) for action in case.actions(TakeGrant)]
     assert len(taken) == len(set(taken))
     for name, grant_name in taken:
@@ -309,7 +349,9 @@ def reclaim_is_one_way(case: Case) -> None:
 
 
 def priority_of(case: Case, name: str) -> int:
-    """Return the priority of a workload or service."""
+    """Return the priority of a workload or service; a booking goes before whatever yields."""
+    if name in case.bookings:
+        return max(known.value for known in case.policy.classes) + 1
     return case.workloads[name].priority if name in case.workloads else case.services[name].priority
 
 
@@ -387,10 +429,11 @@ def gangs_reclaim_from_borrowers_only(case: Case) -> None:
         if gang is None or gang.team == victim.team:
             continue
         passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
-        if not passed_it:
+        own = {name for one in case.bookings.values() if one.team == gang.team for name in one.nodes}
+        if not passed_it and own.isdisjoint(victim.nodes):
             victims[victim.team] += lost
     for team, gone in victims.items():
-        nominal = sum(quota.nominal_gpus for quota in case.policy.quotas if quota.name == team)
+        nominal = sum(quota.nominal_gpus for quota in case.quotas if quota.name == team)
         assert most[team] - sum(gone) + max(gone) > nominal, f"{team} does not borrow what it loses: {gone}"
 
 
@@ -506,13 +549,13 @@ def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counte
 
 def quotas_are_kept(case: Case) -> None:
     """I5, Q1 to Q3: no admission or grant causes an excess or enlarges one; who never yields keeps to its nominal."""
-    before = excess(case.policy.quotas, usage(case, after=False))
-    after = excess(case.policy.quotas, usage(case, after=True))
+    before = excess(case.quotas, usage(case, after=False))
+    after = excess(case.quotas, usage(case, after=True))
     for what, over in after.items():
         assert over <= max(0, before[what]), f"{what} exceeded by {over}, was {before[what]}"
     was, firm = usage(case, after=False, firm=True), usage(case, after=True, firm=True)
     used = usage(case, after=True)
-    nominal: Counter[str] = Counter({quota.name: quota.nominal_gpus for quota in case.policy.quotas})
+    nominal: Counter[str] = Counter({quota.name: quota.nominal_gpus for quota in case.quotas})
     for team in firm:
         assert firm[team] <= max(nominal[team], was[team]), f"{team} has {firm[team]} of {nominal[team]}"
     for action in case.actions(Admit):
@@ -597,7 +640,8 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
     Whichever nodes those are: who is ahead keeps them.
     """
     room = room_behind(case, ahead)
-    able = [node for node in case.state.nodes if domain(case, workload, node) is not None]
+    booked = {name for one in case.bookings.values() for name in one.nodes}  # laws of their own say who may use those
+    able = [one for one in case.state.nodes if domain(case, workload, one) is not None and one.name not in booked]
     parts = {domain(case, workload, node) for node in able}
     kinds = {(node.accelerator, node.driver) for node in able}
 
@@ -645,6 +689,8 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
 
     Room that is coming free for somebody is counted as used by whoever has it now, or by whoever it is for.
     """
+    if any(transfer.lender == workload.team for one in case.bookings.values() for transfer in one.transfers):
+        return False  # what it lends may be needed before it has ended
     first = {one.name for one in ahead}
     admitted = {action.workload for action in case.actions(Admit)} & first
     now, soon = Counter(usage_of_services(case)), Counter(usage_of_services(case))
@@ -660,7 +706,7 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
             soon[one.team] += gpus_after(case, one)
         elif claims:
             soon[one.team] += least_gpus(one)
-    nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
+    nominal = {quota.name: quota.nominal_gpus for quota in case.quotas}
     rules = class_of(case.policy, workload)
     trusted = workload.broken_drains < case.policy.drain.max_broken
     own_only = rules.yields and not (rules.borrows and trusted)
@@ -746,7 +792,7 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
         if wait.reason is Reason.NO_ROOM:
             assert not _could_be_placed(case, service) or not _could_be_charged(case, service), service.name
         if wait.reason is Reason.QUOTA_USED:
-            nominal = {quota.name: quota.nominal_gpus for quota in case.policy.quotas}
+            nominal = {quota.name: quota.nominal_gpus for quota in case.quotas}
             firm = usage(case, after=True, firm=True)[service.team]
             assert firm + service.shape.gpus > nominal[service.team], service.name
 
@@ -756,7 +802,8 @@ def _comes_free_for_serving(case: Case) -> bool:
     ended = {action.workload for action in case.actions(Lose)}
     ended |= {action.workload for action in case.actions(Drain, Shrink) if action.beneficiary in case.services}
     leaving = [one for one in case.state.workloads if told_to_end(one) or one.name in ended or one.going]
-    return bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
+    held = any(hold.beneficiary in case.services for hold in case.plan.holds)
+    return held or bool(case.actions(TakeGrant)) or any(not serving.isdisjoint(one.nodes) for one in leaving)
 
 
 def _stays(case: Case, workload: Workload) -> bool:
@@ -781,13 +828,115 @@ def _could_be_placed(case: Case, service: Service) -> bool:
     return any(
         service.shape.fits(room[node.name])
         for node in case.state.nodes
-        if node.node_class is NodeClass.SERVING and sound(case, node)
+        if node.node_class is NodeClass.SERVING and sound(case, node) and not closing(case, node)
     )
 
 
 def _could_be_charged(case: Case, service: Service) -> bool:
     use = usage(case, after=True, firm=True)
     return enlarges_nothing(case.policy, use, service.team, service.shape.gpus)
+
+
+# --- calendar -------------------------------------------------------------------------------------------------------
+
+
+def gone_by(case: Case, workload: Workload, at: float) -> bool:
+    """Return whether a workload, admitted now if it waits, will have left by a moment by its declared run time."""
+    grace_s = min(workload.grace_s, case.policy.drain.longest_grace_s)
+    if workload.max_run_s is None:
+        return False
+    began = case.now if workload.admitted_at is None else workload.admitted_at
+    return max(case.now, began + workload.max_run_s) + grace_s <= at
+
+
+def in_the_way(case: Case, node: Node, at: float, admitted: Iterable[Workload]) -> int:
+    """Return how many GPUs of a node are missing at a moment, beside what never yields, for what is booked then."""
+    in_force = [one for one in case.bookings.values() if node.name in one.nodes and one.start_at <= at < one.end_at]
+    use: Counter[str] = Counter()
+    running = [one for one in case.state.workloads if node.name in one.nodes and not told_to_end(one)]
+    for one in [*running, *admitted]:
+        if not case.yields(one) and not gone_by(case, one, at):
+            use[one.team] += gpus_on(case, one, node)
+    room = node.capacity.gpus - node.foreign.gpus
+    if any(one.team is None for one in in_force):
+        return sum(use.values())
+    own: Counter[str] = Counter()
+    for one in in_force:
+        own[one.team] += one.shape.gpus
+    return max(0, sum(own.values()) + sum(max(0, use[team] - own[team]) for team in use) - room)
+
+
+def gpus_on(case: Case, workload: Workload, node: Node) -> int:
+    """Return the GPUs that a workload has on a node, or was given there now."""
+    given = [action.nodes for action in case.actions(Admit) if action.workload == workload.name]
+    names = workload.nodes or next(iter(given), ())
+    return sum(shape.gpus for name, shape in zip(names, workload.shapes, strict=False) if name == node.name)
+
+
+def nobody_is_placed_in_the_way_of_a_booking(case: Case) -> None:
+    """I8, C1, C3: no admission of what never yields takes room that is booked for others when it is needed."""
+    for node in case.state.nodes:
+        new = [case.workloads[one.workload] for one in case.actions(Admit) if node.name in one.nodes]
+        for one in case.bookings.values():
+            if new and node.name in one.nodes:
+                at = max(case.now, one.start_at)
+                assert in_the_way(case, node, at, new) <= in_the_way(case, node, at, ()), (node, one, new)
+
+
+def what_yields_can_leave_before_a_booking(case: Case) -> None:
+    """C2, C3, C8: what yields comes to a booked node only while there is time to leave, or it fits beside all there."""
+    for action in case.actions(Admit):
+        new = case.workloads[action.workload]
+        for one in case.bookings.values() if case.yields(new) else ():
+            if one.team == new.team or set(one.nodes).isdisjoint(action.nodes):
+                continue
+            grace_s = min(new.grace_s, case.policy.drain.longest_grace_s)
+            in_time = case.now + grace_s < one.start_at or gone_by(case, new, one.start_at)
+            lent = one.team is not None and one.start_at + case.policy.calendar.hold_s <= case.now
+            for name in {*one.nodes} & {*action.nodes}:
+                assert in_time or lent or (one.team and _fit_together(case, case.nodes[name], one)), (new, one)
+
+
+def _fit_together(case: Case, node: Node, booking: Booking) -> bool:
+    """Return whether all that is booked on a node, and all that stays or comes, fits there side by side."""
+    at = max(case.now, booking.start_at)
+    here = [one for one in case.bookings.values() if node.name in one.nodes and one.start_at <= at < one.end_at]
+    coming = {action.workload for action in case.actions(Admit) if node.name in action.nodes}
+    others = [
+        one
+        for one in case.state.workloads
+        if one.name in coming or (node.name in one.nodes and not told_to_end(one))
+        if one.team not in {each.team for each in here} and not gone_by(case, one, at)
+    ]
+    booked = sum(one.shape.gpus for one in here)
+    return booked + sum(gpus_on(case, one, node) for one in others) <= node.capacity.gpus - node.foreign.gpus
+
+
+def who_leaves_for_a_booking_has_to(case: Case) -> None:
+    """C2, C5: only outsiders on its nodes who would still be there, near its start, what yields by a drain."""
+    longest_s = max(case.policy.drain.longest_grace_s, case.policy.calendar.reclaim_lead_s)
+    for action in case.actions(Drain, Move):
+        one, booking = case.workloads[action.workload], case.bookings.get(action.beneficiary)
+        if booking is None:
+            continue
+        assert one.team != booking.team or not case.yields(one)
+        assert not set(booking.nodes).isdisjoint(one.nodes)
+        assert not gone_by(case, one, booking.start_at)
+        lead_s = longest_s if isinstance(action, Drain) else case.policy.calendar.move_lead_s
+        assert case.now >= booking.start_at - lead_s
+        assert isinstance(action, Drain) or (one.movable and not one.moving)
+
+
+def bookings_are_never_smaller(case: Case) -> None:
+    """C6: a booking has as many nodes as before, and one that lacks some says so."""
+    before = {one.name: one for one in case.state.bookings}
+    for action in case.actions(Rebook):
+        assert len(set(action.nodes)) == len(action.nodes) == len(before[action.booking].nodes)
+        assert action.nodes != before[action.booking].nodes or action.breach != before[action.booking].breach
+    said = {action.booking: action.breach for action in case.actions(Rebook)}
+    for one in case.bookings.values():
+        lost = [name for name in one.nodes if is_lost(case, case.nodes[name])]
+        assert one.team is None or not lost or said.get(one.name, one.breach), (one, lost)
 
 
 def gangs_ask_no_more_than_they_may(case: Case) -> None:
@@ -806,7 +955,7 @@ def gangs_ask_no_more_than_they_may(case: Case) -> None:
 def nodes_cross_with_nothing_torn(case: Case) -> None:
     """B5, D6: only what hears it is asked to move, off nodes that cross; a node has its class once free for it."""
     crossing = {one.node: one for one in case.state.crossings if one.moved_at is None}
-    moved = [action.workload for action in case.actions(Move)]
+    moved = [one.workload for one in case.actions(Move) if one.beneficiary not in {*case.bookings, *case.workloads}]
     assert len(moved) == len(set(moved))
     for name in moved:
         one = case.workloads[name]
@@ -844,6 +993,10 @@ LAWS: dict[str, Callable[[Case], None]] = {
         gangs_ask_no_more_than_they_may,
         nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
+        nobody_is_placed_in_the_way_of_a_booking,
+        what_yields_can_leave_before_a_booking,
+        who_leaves_for_a_booking_has_to,
+        bookings_are_never_smaller,
         *SLICE_LAWS,
     )
 }

@@ -56,6 +56,10 @@ class Histories(RuleBasedStateMachine):
     def happen(self, what: str, which: int, amount: int) -> None:
         self.fleet = happened(self.fleet, Happening(what=what, which=which, amount=amount))
 
+    @rule(which=st.integers(0, 5), amount=st.integers(0, 5))
+    def book(self, which: int, amount: int) -> None:
+        self.fleet = happened(self.fleet, Happening(what="book", which=which, amount=amount))
+
     @invariant()
     def laws_are_kept(self) -> None:
         check(case_of(self.fleet))

@@ -34,6 +34,7 @@ def test_the_order_of_facts_means_nothing(fleet: Fleet, chance: Random) -> None:
         services=mixed([replace(one, grants=mixed(one.grants)) for one in fleet.services]),
         failures=mixed(fleet.failures),
         quarantines=mixed(fleet.quarantines),
+        bookings=mixed(fleet.bookings),
         crossings=mixed(fleet.crossings),
     )
     policy = replace(fleet.policy, quotas=mixed(fleet.policy.quotas), classes=mixed(fleet.policy.classes))

@@ -20,7 +20,7 @@ from fleet_app.adapters.probes import Probes
 from fleet_app.arbiter.ports import JobRequest, JobView
 from fleet_app.engine.errors import ConflictError, RequestError
 from fleet_app.engine.values import Shape
-from fleet_app.worker.contract import JobEnvironment
+from fleet_app.worker.environment import JobEnvironment
 from tests.live.raybox import RayBox
 from tests.live.waiting import eventually
 

@@ -19,7 +19,6 @@ from fleet_app.worker import board
 from fleet_app.worker.contract import (
     Ack,
     Beat,
-    JobEnvironment,
     Notice,
     ack_key,
     beat_key,
@@ -28,6 +27,7 @@ from fleet_app.worker.contract import (
     notice_key,
     workload_group,
 )
+from fleet_app.worker.environment import JobEnvironment
 from fleet_app.worker.gang import ResumePoint
 from tests.live.raybox import REPOSITORY, RayBox
 from tests.live.waiting import eventually

@@ -1,4 +1,4 @@
-"""Every row of the groups that concern the engine has a test of its name."""
+"""Every row that concerns the engine has a test of its name: all of A to F, and of G to I those that it decides."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ ROWS = {
     "b": [1, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 21, 23],
     "c": [1, 3, 5, 6, 7, 9, 11, 13, 15, 17],
     "d": [1, 3, 5, 7, 9, 11, 13, 15, 17, 19],
-    "e": [11],
+    "e": [1, 3, 5, 7, 9, 11],
     "f": [1, 3, 5, 7, 9, 11, 13],
+    "g": [1, 5, 11, 13, 15],
+    "h": [5, 9, 13],
+    "i": [7, 17, 23],
 }
 
 

@@ -382,6 +382,9 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
     ]
     commands += [
         "explain",
+        "book",
+        "calendar",
+        "upgrade",
         "quarantine",
         "release",
         "drain",

@@ -26,6 +26,7 @@ class Fake:
 
     pid: int
     attempt: str = "llm"
+    member: str = ""
     arguments: tuple[str, ...] = ("python", "train.py")
     state: str = "S"
     started: int = 1000
@@ -35,13 +36,21 @@ def write(proc: Path, *fakes: Fake) -> Path:
     for fake in fakes:
         folder = proc / str(fake.pid)
         folder.mkdir(parents=True, exist_ok=True)
-        variables = ["PATH=/bin", f"FLEET_ATTEMPT={fake.attempt}" if fake.attempt else "HOME=/", ""]
+        variables = ["PATH=/bin", f"FLEET_ATTEMPT={fake.attempt}" if fake.attempt else "HOME=/"]
+        variables += [f"FLEET_MEMBER={fake.member}", ""] if fake.member else [""]
         (folder / "environ").write_bytes("\0".join(variables).encode())
         (folder / "cmdline").write_bytes("\0".join([*fake.arguments, ""]).encode())
         between = " 0" * 17
         (folder / "stat").write_text(f"{fake.pid} (a) b) {fake.state} 1{between} {fake.started} 0 0\n")
     (proc / "meminfo").touch()
     return proc
+
+
+def test_a_member_of_an_elastic_attempt_is_counted_by_its_own_processes_and_with_all(tmp_path: Path) -> None:
+    proc = write(tmp_path, Fake(3), Fake(5, member="ab"), Fake(7, member="cd"), Fake(9, attempt="llm.2", member="ab"))
+    asked = frozenset({"llm", "llm/ab", "llm/ef"})
+    assert processes.scan(asked, proc) == {"llm": (3, 5, 7), "llm/ab": (5,), "llm/ef": ()}
+    assert processes.attempt_of(5, proc) == "llm"
 
 
 SCANS: dict[str, tuple[tuple[Fake, ...], dict[str, tuple[int, ...]]]] = {

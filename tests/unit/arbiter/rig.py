@@ -16,6 +16,7 @@ from fleet_app.arbiter.inbox import Request, Submit
 from fleet_app.arbiter.journal import Journal, JournalReader
 from fleet_app.arbiter.loop import Loop
 from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.records import Record
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import NOTHING, Shape
 from tests.fakes import Crash, Crashing, ports
@@ -136,6 +137,7 @@ class Rig:
             jobs,
             sorted(world.adopted.items()),
             sorted(world.notices.items()),
+            sorted(world.members.items()),
             sorted(world.grants.items()),
         )
         waiting = [path.name for path, _ in inbox.waiting(self.home)]
@@ -154,7 +156,7 @@ class Rig:
     def quiet(self) -> bool:
         """Return whether every workload has ended, its group is gone and its notice too, and nothing is to come."""
         standing = any(group.gone_at is None for group in self.world.groups.values())
-        left = standing or self.world.notices or self.world.adopted
+        left = standing or self.world.notices or self.world.members or self.world.adopted
         return not (self.story or self._book.live() or left)
 
     def notes(self, what: What, subject: str | None = None) -> list[dict[str, object]]:
@@ -189,9 +191,23 @@ class Rig:
             record = book.records.get(name)
             if record is None or not record.workload.holding or record.job_id != job_id:
                 raise BrokenError(f"{job_id} runs, the journal has {record and record.workload.phase}")
+            self._check_members(record, job_id)
             late = self.world.now - (record.workload.deadline_at or float("inf"))
             if late > KILL_WITHIN_S + self.restart_s * self.crashes:
                 raise BrokenError(f"{job_id} runs {late:.2f} s after its deadline")
+
+    def _check_members(self, record: Record, job_id: str) -> None:
+        """Fail when an elastic workload has too few members, or one has run past its deadline."""
+        workload = record.workload
+        if workload.minimum is not None and len(set(workload.nodes) - set(workload.going)) < workload.minimum:
+            raise BrokenError(
+                f"{job_id} has {workload.nodes} without {workload.going}, its minimum is {workload.minimum}"
+            )
+        for member in record.members:
+            late = self.world.now - (member.leaves_by or float("inf"))
+            runs = member.group_id is not None and self.world.member_processes(job_id, member.group_id)
+            if runs and late > KILL_WITHIN_S + self.restart_s * self.crashes:
+                raise BrokenError(f"the member of {job_id} on {member.node} runs {late:.2f} s after its deadline")
 
 
 # Fleets to begin with.

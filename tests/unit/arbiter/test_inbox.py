@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 from fleet_app.arbiter import inbox
-from fleet_app.arbiter.inbox import Cancel, Drain, Forget, Pause, Request, Resume, SetPolicy, Submit, Unreadable
+from fleet_app.arbiter.inbox import (
+    ApproveBooking,
+    Cancel,
+    CancelBooking,
+    Drain,
+    ExtendBooking,
+    Forget,
+    MakeBooking,
+    Pause,
+    Request,
+    Resume,
+    SetPolicy,
+    Submit,
+    Unreadable,
+)
 from fleet_app.engine.errors import FaultError
 
 REQUESTS: dict[str, Request] = {
@@ -19,6 +33,10 @@ REQUESTS: dict[str, Request] = {
     "a pause": Pause(),
     "a resume": Resume(),
     "a policy": SetPolicy(text="version: 1", who="me"),
+    "a booking": MakeBooking(spec={"name": "a", "nodes": 2}, asked_by="ada", approved_by="grace", ref="1"),
+    "an approval": ApproveBooking(name="a", who="grace"),
+    "an extension": ExtendBooking(name="a", end_at=2.5, asked_by="ada"),
+    "a booking given up": CancelBooking(name="a", who="ada"),
 }
 
 NONSENSE = {
@@ -28,6 +46,7 @@ NONSENSE = {
     "a field too many": b'{"kind": "cancel", "name": "a", "force": true}',
     "a grace that is no number": b'{"kind": "drain", "name": "a", "grace_s": NaN}',
     "a negative grace": b'{"kind": "drain", "name": "a", "grace_s": -1}',
+    "an end that is no number": b'{"kind": "extend-booking", "name": "a", "end_at": NaN, "asked_by": "a"}',
     "nothing": b"",
     "too much": b" " * (inbox.LARGEST_BYTES + 1),
 }

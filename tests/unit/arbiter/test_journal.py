@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.booked import Away, BookingRecord, Stage
 from fleet_app.arbiter.journal import Journal, JournalReader, Snapshot
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Notice, Record
+from fleet_app.engine.calendar import Booking, BookingAsk, Displaced, Offer, Transfer
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import (
@@ -29,6 +31,7 @@ from fleet_app.engine.plan import (
     Move,
     Plan,
     Reason,
+    Rebook,
     Relabel,
     TakeGrant,
     Wait,
@@ -45,9 +48,30 @@ RECORD = Record(
 )
 GRANT = GrantRecord(name="1", service="chat", node="n1", shape=shape(2), made_at=4.5, occupied=True)
 DEMAND = Demand(service="chat", team="serving", shape=shape(2), wanted=3, floor=1, at=5.5)
+BOOKING = Booking(
+    name="bench",
+    team=None,
+    shape=shape(8),
+    nodes=("n1", "n2"),
+    start_at=10.5,
+    end_at=20.5,
+    within="leaf",
+    transfers=(Transfer(lender="batch", gpus=4, approved_by="grace"),),
+    asked_by="ada",
+)
+ASK = BookingAsk(name="bench", team=None, shape=shape(8), count=2, start_at=10.5, end_at=20.5, nodes=("n1", "n2"))
+DISPLACED = Displaced(workload="b", team="batch", how="drained", gpus=2, lost_gpu_s=1.5)
+BOOKED = BookingRecord(
+    booking=BOOKING,
+    ask=ASK,
+    said=Offer(booking=BOOKING, displaced=(DISPLACED,), off_peak=((1.5, 2.5),), price=3.5),
+    stage=Stage.IN_FORCE,
+    change=replace(ASK, end_at=30.5, replaces="bench"),
+    away=(Away(workload="b", team="batch", gpus=2, attempt=1, saved_at=1.5, left_at=2.5),),
+)
 SNAPSHOT = Snapshot(
     at=6.5,
-    state=state(node("n1"), gang("llm", on=("n1",)), service("chat", on=("n1",))),
+    state=replace(state(node("n1"), gang("llm", on=("n1",)), service("chat", on=("n1",))), bookings=(BOOKING,)),
     plan=Plan(
         actions=(
             Admit(workload="a", nodes=("n1",), why="w"),
@@ -59,6 +83,7 @@ SNAPSHOT = Snapshot(
             Lose(workload="a", node="n1", why="w"),
             GiveGrant(service="s", node="n1", shape=shape(1), why="w"),
             TakeGrant(service="s", grant="g", why="w"),
+            Rebook(booking="bench", nodes=("n1",), breach="x", why="w"),
         ),
         holds=(Hold(node="n1", beneficiary="b", shape=shape(1)),),
         answers=(
@@ -97,6 +122,7 @@ def filled() -> Book:
     book.put(RECORD)
     book.grants.put("1", GRANT)
     book.demands.put("chat", DEMAND)
+    book.bookings.put("bench", BOOKED)
     book.crossings.put("n1", CROSSING)
     for minute in range(3):
         book.wanted.put(f"{9 + minute:012d}", minute)
@@ -110,6 +136,7 @@ def test_everything_comes_back_as_it_was_written(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "journal.db")) as again:
         book = again.load()
         assert (list(book.records), list(book.grants), list(book.demands)) == ([RECORD], [GRANT], [DEMAND])
+        assert list(book.bookings) == [BOOKED]
         assert (list(book.crossings), book.wanted.items()) == ([CROSSING], [("000000000009", 0), *LATER])
         assert book.wanted.newest() == LATER[-1][0]
         assert again.snapshot() == SNAPSHOT
@@ -123,10 +150,12 @@ def test_a_reader_sees_what_the_writer_wrote_while_it_writes(journal: Journal, r
     assert reader.record("llm") == RECORD
     assert reader.record("nobody") is None
     assert (reader.grants(), reader.demands(), reader.snapshot()) == ({"1": GRANT}, {"chat": DEMAND}, SNAPSHOT)
+    assert reader.bookings() == {"bench": BOOKED}
     book.drop("llm")
     book.grants.drop("1")
+    book.bookings.drop("bench")
     journal.commit(book)
-    assert (reader.records(), reader.grants(), reader.snapshot()) == ({}, {}, SNAPSHOT)
+    assert (reader.records(), reader.grants(), reader.snapshot(), reader.bookings()) == ({}, {}, SNAPSHOT, {})
 
 
 def test_no_journal_reads_as_an_empty_one(tmp_path: Path, reader: JournalReader) -> None:
@@ -195,6 +224,20 @@ def test_a_newer_journal_is_refused_by_writer_and_reader(tmp_path: Path) -> None
         Journal(tmp_path / "journal.db")
     with pytest.raises(FaultError, match="version 99"):
         JournalReader(tmp_path / "journal.db").records()
+
+
+def test_a_journal_of_before_there_were_bookings_is_read_and_taken_over(tmp_path: Path, reader: JournalReader) -> None:
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        journal.commit(filled())
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as database, database:
+        database.execute("DROP TABLE bookings")
+        database.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
+    assert (reader.bookings(), reader.records()) == ({}, {"llm": RECORD})
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        book = journal.load()
+        book.bookings.put("bench", BOOKED)
+        journal.commit(book)
+    assert (reader.bookings(), reader.meta("schema_version")) == ({"bench": BOOKED}, "2")
 
 
 def test_a_file_that_is_no_journal_is_a_fault_of_ours(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fleet_app.arbiter.records import GrantRecord, Job, Record
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, NodeClass, Shape
 from tests.builders import backfill, node, policy, shape, state
+from tests.unit.arbiter.desk import FakeOffice
 
 
 def view(
@@ -178,6 +179,24 @@ def test_a_node_that_vanished_with_work_on_it_is_down_and_keeps_what_it_had() ->
     last = state(node("n9", at="s3/l3", foreign=shape(1)), node("n8"))
     (found,) = fleet_state(book, (), 7, last, 50.0).nodes
     assert (found.name, found.condition, found.domains, found.foreign) == ("n9", Condition.DOWN, ("s3", "l3"), Shape())
+
+
+def test_a_booked_node_that_vanished_is_down_and_keeps_its_place_and_what_is_booked_is_part_of_the_state() -> None:
+    office = FakeOffice()
+    office.make()
+    last = state(node("n1", at="s3/l3"), node("n8"))
+    found = fleet_state(office.book, (node("n2"),), 7, last, 50.0)
+    assert [(one.name, one.condition, one.domains) for one in found.nodes] == [
+        ("n2", Condition.READY, ("s1", "l1")),
+        ("n1", Condition.DOWN, ("s3", "l3")),
+    ]
+    assert found.bookings == (office.get().booking,)
+
+
+def test_what_is_only_proposed_is_no_part_of_the_state() -> None:
+    office = FakeOffice(displaces=True)
+    office.make()
+    assert fleet_state(office.book, (), 7, FleetState(), 50.0).bookings == ()
 
 
 def test_a_node_that_nobody_ever_saw_is_down_too() -> None:

@@ -12,6 +12,7 @@ from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.notes import Entry, Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Checkpoint, GrantRecord, Job, Record
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.decide import decide
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.lifecycle import Phase
@@ -76,6 +77,37 @@ def test_a_node_names_who_has_its_gpus() -> None:
         ("llm", "hold", 1),
     ]
     assert (rows[1]["condition"], rows[1]["gpus_free"]) == ("down", 0)
+
+
+BENCH = Booking(
+    name="bench", team="research", shape=shape(8), nodes=("n1", "n2"), start_at=100.0, end_at=200.0, asked_by="ada"
+)
+
+
+def test_a_node_says_for_whom_it_is_booked_the_earliest_first() -> None:
+    window = replace(BENCH, name="fans", team=None, nodes=("n1",), start_at=50.0, end_at=60.0)
+    seen = replace(state(node("n1"), node("n3")), bookings=(BENCH, window))
+    rows = status.nodes(Snapshot(at=1.0, state=seen, plan=Plan()), [], [], policy())
+    assert [[(one["name"], one["team"]) for one in row["bookings"]] for row in rows] == [  # type: ignore[attr-defined]
+        [("fans", None), ("bench", "research")],
+        [],
+    ]
+
+
+INSIDE: dict[str, tuple[Workload, str | None]] = {
+    "what began in its team's booking": (gang("a", on=("n1", "n2"), started_at=150.0), "bench"),
+    "what began before": (gang("a", on=("n1", "n2"), started_at=99.0), None),
+    "what has a node elsewhere, too": (gang("a", on=("n1", "n3"), started_at=150.0), None),
+    "another team's": (gang("a", on=("n1",), started_at=150.0, team="batch"), None),
+    "what waits": (gang("a"), None),
+}
+
+
+@pytest.mark.parametrize(("workload", "want"), INSIDE.values(), ids=INSIDE)
+def test_a_workload_says_in_which_booking_it_runs(workload: Workload, want: str | None) -> None:
+    seen = replace(state(node("n1"), workload), bookings=(BENCH,))
+    (row,) = status.workloads([record(workload)], Snapshot(at=160.0, state=seen, plan=Plan()), policy())
+    assert row["booking"] == want
 
 
 def test_a_service_shows_what_it_wants_and_has() -> None:

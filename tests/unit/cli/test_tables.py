@@ -14,6 +14,7 @@ WHERE = {
     "many nodes are counted": ({"phase": "running", "nodes": list("abcdef")}, "a b c d +2"),
     "what leaves says both": ({"phase": "draining", "nodes": ["n1"], "message": "12 s left"}, "n1 (12 s left)"),
     "what has ended says how": ({"phase": "failed", "nodes": ["n1"], "message": "exit 1"}, "exit 1"),
+    "what runs in a booking names it": ({"phase": "running", "nodes": ["n1"], "booking": "bench"}, "n1 in bench"),
     "nothing known is nothing": ({}, ""),
 }
 
@@ -26,6 +27,11 @@ def test_where(workload: dict[str, Any], want: str) -> None:
 SHAPES = {
     "bundles and their GPUs": ({"bundles": 4, "gpus_per_bundle": 8, "groups": []}, "4 x 8"),
     "each group": ({"groups": [{"bundles": 1, "gpus": 0}, {"bundles": 4, "gpus": 8}]}, "1x0 + 4x8"),
+    "what an elastic one may have": ({"bundles": 8, "gpus_per_bundle": 4, "min_bundles": 2}, "2..8 x 4"),
+    "and what it has": (
+        {"bundles": 8, "gpus_per_bundle": 4, "min_bundles": 2, "nodes": ["a", "b", "c"]},
+        "3 of 2..8 x 4",
+    ),
 }
 
 
@@ -94,6 +100,32 @@ def test_a_detail_leaves_out_what_says_nothing() -> None:
         tables.detail({"detail": {"nodes": ["n1", "n2"], "why": "", "grace_s": None, "step": 0, "took_s": 1.5}})
         == "nodes=n1,n2 step=0 took_s=1.5"
     )
+
+
+def booked(start_at: float, end_at: float, team: str | None = "research") -> dict[str, Any]:
+    return {"name": "bench", "team": team, "start_at": start_at, "end_at": end_at}
+
+
+BOOKED = {
+    "a node that nobody booked says nothing": ({"bookings": []}, ""),
+    "one that is booked now says for how much longer": (
+        {"bookings": [booked(50.0, 3700.0)]},
+        "research (bench), 1h00m more",
+    ),
+    "one that will be says from when, and for how long": (
+        {"bookings": [booked(7300.0, 14500.0, team=None)]},
+        "maintenance (bench) in 2h00m, for 2h00m",
+    ),
+    "what is over is left out": (
+        {"bookings": [booked(50.0, 99.0), booked(200.0, 300.0)]},
+        "research (bench) in 1m40s, for 1m40s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "want"), BOOKED.values(), ids=BOOKED)
+def test_booked_for(node: dict[str, Any], want: str) -> None:
+    assert tables.booked_for(node, 100.0) == want
 
 
 KEPT_OUT = {

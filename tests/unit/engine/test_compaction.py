@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
@@ -11,7 +12,7 @@ from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, state, team
+from tests.builders import backfill, booking, gang, grant, node, nodes, policy, service, shape, state, team
 
 ROOMY = policy(team("research", nominal=64), team("serving", nominal=64), levels=("spine", "leaf"))
 
@@ -28,7 +29,7 @@ def chat(*on: str, **more: object) -> Service:
     return service("chat", on=on, **more)  # type: ignore[arg-type]  # a test's keywords
 
 
-CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
+CASES: dict[str, tuple[list[Node | Workload | Service | Booking], list[str]]] = {
     "two nodes with a replica each become one": (
         [*serving(2), chat("n1", "n2")],
         ["replica of chat: n1 to n2"],
@@ -36,6 +37,14 @@ CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
     "an idle grant moves like a replica": (
         [*serving(2), chat("n2", "n2", grants=[grant("idle", node="n1", occupied=False)])],
         ["idle grant of chat: n1 to n2"],
+    ),
+    "nothing moves to a node that is booked": (
+        [*nodes(2), backfill("a", on=["n1"]), backfill("b", on=["n2"]), booking("run", "n1")],
+        ["job of a: n1 to n2"],
+    ),
+    "nor to one that is about to be serviced": (
+        [*serving(2), chat("n1", "n2"), booking("shut", "n1", "n2", team=None)],
+        [],
     ),
     "a whole node is left whole": ([*serving(2), chat("n1")], []),
     "the node with the fewest moves is emptied": (

@@ -126,7 +126,7 @@ def test_only_as_many_members_leave_as_are_needed_and_they_are_charged_until_the
     assert fleet.workload("el").gpus == 32
     assert shrunk(virtual.plan_of(fleet)) == {}
     assert explain(fleet.state, RULES, 20.0, "el").sentence == (
-        "is running on n1, n2, n3, n4; its members on n1, n2 leave for g, within 110 s"
+        "is running on n1, n2, n3, n4 (4 of 1..4 members); its members on n1, n2 leave for g, within 110 s"
     )
     assert explain(fleet.state, RULES, 20.0, "g").sentence.endswith("waiting for el to exit")
     fleet = virtual.cycle(virtual.left(fleet))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.explain import SHOWN, explain, sentence_of
 from fleet_app.engine.lifecycle import Phase
@@ -13,7 +14,7 @@ from fleet_app.engine.plan import Reason, Wait
 from fleet_app.engine.policy import Headroom, Policy
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, state, team
+from tests.builders import backfill, booking, gang, grant, node, nodes, policy, service, shape, state, team, transfer
 
 RULES = policy(team("research", nominal=64), team("guest", nominal=0), team("serving", nominal=16))
 SPINES = [*nodes(4, at="s1/l1"), *nodes(4, prefix="m", at="s2/l1")]
@@ -22,11 +23,13 @@ GUEST = backfill("guest-1", team="guest", gpus=8, on=["n1"])
 STUCK = gang("stuck", team="guest", on=["n1"])
 
 
-def sentence(*parts: Node | Workload | Service, name: str = "x", rules: Policy = RULES, now: float = 100.0) -> str:
+def sentence(
+    *parts: Node | Workload | Service | Booking, name: str = "x", rules: Policy = RULES, now: float = 100.0
+) -> str:
     return explain(state(*parts), rules, now, name).sentence
 
 
-WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
+WORKLOADS: dict[str, tuple[list[Node | Workload | Service | Booking], str]] = {
     "no room on one spine": (
         [*SPINES, *BUSY, GUEST, gang("firm", on=["n2"]), gang("x", nodes=4, within="spine")],
         (
@@ -141,6 +144,35 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
         ],
         "its maximum run time of 2 h is over: 30 s left on n1",
     ),
+    "what would do is booked for others": (
+        [node("n1"), node("n2"), booking("run", "n2", team="guest"), gang("x", nodes=2)],
+        (
+            "needs 2 whole nodes; 1 are open to it, what else would do is booked: run; "
+            "run is for guest, from in 15 min for 16 min 40 s"
+        ),
+    ),
+    "what its team has booked brings it more": (
+        [*SPINES, node("n5"), booking("run", transfers=[transfer("serving", 16)]), gang("x", nodes=9)],
+        (
+            "needs 72 GPUs; team research has 64 left of its quota: run will bring more; "
+            "run is for research, from in 15 min for 16 min 40 s"
+        ),
+    ),
+    "it drains for maintenance": (
+        [
+            node("n1"),
+            booking("shut", team=None),
+            gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="shut"),
+        ],
+        ("is draining for shut: 30 s left on n1; shut is for maintenance, from in 15 min for 16 min 40 s"),
+    ),
+    "it was asked to move for a booking": (
+        [node("n1"), booking(), gang("x", team="guest", on=["n1"], phase=Phase.DRAINING, drained_for="run")],
+        (
+            "is asked to move at its next checkpoint, for run: no deadline; until then on n1; "
+            "run is for research, from in 15 min for 16 min 40 s"
+        ),
+    ),
     "its start is planned": (
         [node("n1"), gang("llm", team="guest", on=["n1"], max_run_s=7000.0), gang("x", submitted_at=1.0)],
         (
@@ -156,13 +188,13 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service], str]] = {
 
 
 @pytest.mark.parametrize(("parts", "want"), WORKLOADS.values(), ids=WORKLOADS)
-def test_a_workload(parts: list[Node | Workload | Service], want: str) -> None:
+def test_a_workload(parts: list[Node | Workload | Service | Booking], want: str) -> None:
     assert sentence(*parts) == want
 
 
 V1 = node("v1", serving=True)
 
-SERVICES: dict[str, tuple[list[Node | Workload | Service], str]] = {
+SERVICES: dict[str, tuple[list[Node | Workload | Service | Booking], str]] = {
     "it has what it wants": ([V1, service(wanted=1, on=["v1"])], "has 1 running and 0 granted"),
     "it is about to": (
         [V1, service(wanted=2, on=["v1"], grants=[grant("g", node="v1", occupied=False)])],
@@ -211,7 +243,7 @@ SERVICES: dict[str, tuple[list[Node | Workload | Service], str]] = {
 
 
 @pytest.mark.parametrize(("parts", "want"), SERVICES.values(), ids=SERVICES)
-def test_a_service(parts: list[Node | Workload | Service], want: str) -> None:
+def test_a_service(parts: list[Node | Workload | Service | Booking], want: str) -> None:
     assert sentence(*parts, name="chat").endswith(want)
     assert sentence(*parts, name="chat").startswith("wants ")
 

@@ -140,6 +140,17 @@ def test_a_strict_queue_is_taken_in_order(strict: bool, large: Workload, want: l
     assert admitted(rules, FULL, large, SMALL, gpus=8) == want
 
 
+def test_who_waits_for_a_drain_is_not_passed_in_a_strict_queue() -> None:
+    rules = policy(replace(team("a", nominal=10), strict=True), team("lent", nominal=0), team("other", nominal=6))
+    parts = [node("n1"), node("n2"), FULL, backfill("lent", team="lent", gpus=8, on=["n2"])]
+    whole = gang("whole", team="a", gpus=8, submitted_at=1.0)
+    plan = decide(state(*parts, whole, SMALL), rules, 100.0)
+    assert {wait.workload: wait.reason for wait in plan.waits} == {
+        "whole": Reason.DRAIN_UNDER_WAY,
+        "small": Reason.BEHIND,
+    }
+
+
 def test_other_teams_pass_a_strict_queue_and_who_is_behind_is_told() -> None:
     rules = policy(replace(team("a", nominal=8), strict=True), team("b", nominal=8), team("other", nominal=8))
     (other,) = jobs("b", 1, at=3.0)

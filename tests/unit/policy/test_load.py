@@ -276,6 +276,35 @@ def test_the_engine_reads_what_the_file_says():
     )
 
 
+def test_the_calendar_is_priced_by_accounting_and_counts_in_seconds():
+    calendar = "calendar: {approve_above_gpu_hours: 1.5, most_domains: 2, reclaim_lead: 30m, move_lead: 2h, hold: 5m}\n"
+    said = to_engine(parse_policy(POLICY + calendar + "accounting: {price_per_gpu_hour: 2.5}\n")).calendar
+    assert said == engine.Calendar(
+        most_displaced_gpu_s=5400.0,
+        most_domains=2,
+        price_per_gpu_hour=2.5,
+        reclaim_lead_s=1800.0,
+        move_lead_s=7200.0,
+        hold_s=300.0,
+    )
+
+
+WRONG_CALENDARS = {
+    "a threshold below nothing": ("approve_above_gpu_hours: -1", "at least 0"),
+    "a threshold of NaN": ("approve_above_gpu_hours: .nan", "finite"),
+    "no domain at all": ("most_domains: 0", "at least 1"),
+    "a lead without its unit": ("reclaim_lead: 30", "its unit"),
+    "a slip of a key": ("reclam_lead: 30m", "reclaim_lead"),
+}
+
+
+@pytest.mark.parametrize(("line", "says"), WRONG_CALENDARS.values(), ids=WRONG_CALENDARS)
+def test_a_calendar_that_cannot_be_meant_is_refused(line, says):
+    with pytest.raises(RequestError) as refused:
+        parse_policy(POLICY + f"calendar: {{{line}}}\n")
+    assert says in refused.value.sentence()
+
+
 def test_drains_are_limited_only_where_the_file_says_so():
     assert to_engine(policy()).drain.most_per_cycle is None
     limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))

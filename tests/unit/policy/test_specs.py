@@ -76,7 +76,18 @@ REFUSED = {
     "a grace above the policy's longest": ({"grace": "6m"}, "grace", "360 s, above the policy's longest of 300 s"),
     "a notice that is none": ({"notice": "smoke"}, "notice", "not 'smoke'"),
     "an accelerator with odd characters": ({"accelerator": "h100; rm"}, "accelerator", "not 'h100; rm'"),
-    "fewer nodes than all": ({"min_nodes": 2}, "min_nodes", "elastic gangs are not carried out yet"),
+    "more nodes at least than at most": ({"nodes": 2, "min_nodes": 3}, "min_nodes", "is 3, above nodes of 2"),
+    "no node at least": ({"min_nodes": 0}, "min_nodes", "at least 1, not 0"),
+    "an elastic gang that is told by a signal": (
+        {"nodes": 2, "min_nodes": 1, "notice": "signal"},
+        "notice",
+        "which no member of an elastic workload would get",
+    ),
+    "a least number of nodes beside groups": (
+        {**ALONE, "min_nodes": 2, "groups": GROUPS},
+        "min_nodes",
+        "is given beside groups",
+    ),
     "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
     "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
@@ -388,9 +399,25 @@ def test_groups_that_are_no_json_are_refused(text):
     assert refused.value.where.endswith("groups")
 
 
-def test_an_elastic_gang_is_refused_in_a_jobs_metadata_too():
-    with pytest.raises(RequestError, match="not carried out yet"):
-        spec_from_metadata("rl", {"kind": "gang", "team": "research", "min_nodes": "2"}, policy())
+def test_an_elastic_gang_is_the_same_in_a_jobs_metadata():
+    said = {"kind": "gang", "team": "research", "nodes": "6", "min_nodes": "2", "gpus": "8"}
+    spec = spec_from_metadata("rl", said, policy(), fleet_gpus=16)
+    assert spec == spec_from_mapping({**GANG, "name": "rl", "nodes": 6, "min_nodes": 2, "gpus": 8}, policy())
+    workload = to_workload(spec, policy(), 7.0)
+    assert (workload.minimum, workload.bundles, workload.movable) == (2, 6, True)
+
+
+def test_elastic_backfill_hears_its_notice_from_the_library_unless_it_says_otherwise():
+    said = {"name": "rl", "kind": "backfill", "team": "research"}
+    assert spec_from_mapping({**said, "nodes": 2, "min_nodes": 1}, policy()).notice == "library"
+    assert spec_from_mapping(said, policy()).notice == "signal"
+
+
+def test_an_elastic_gang_may_be_larger_than_the_fleet_but_not_its_minimum():
+    said = {**GANG, "nodes": 6, "min_nodes": 2, "gpus": 8}
+    assert spec_from_mapping(said, policy(), fleet_gpus=16).nodes == 6
+    with pytest.raises(RequestError, match="2 nodes of 8 GPUs are 16; the fleet has 15"):
+        spec_from_mapping(said, policy(), fleet_gpus=15)
 
 
 def test_groups_larger_than_the_fleet_are_refused_where_the_fleet_is_known():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet_app.worker import contract
+from fleet_app.worker.environment import JobEnvironment, RankGroup
 
 FENCE = contract.Fence(group_id="ab12", node_id="cd34", gpus=4, cpu_milli=1500, memory_mib=2048)
 ENTRIES: list[contract.Entry] = [
@@ -17,6 +18,11 @@ ENTRIES: list[contract.Entry] = [
     contract.Notice(deadline_at=None, why="moves"),
     contract.Ack(uri="file:///c", step=3, at=1.5),
     contract.Beat(step=3, at=1.5),
+    contract.Members(members=()),
+    contract.Members(
+        members=(contract.Member(node="n1", group_id="ab"), contract.Member(node="n2", group_id="cd", leaving=True))
+    ),
+    contract.Gone(at=1.5),
 ]
 
 
@@ -51,7 +57,7 @@ def test_a_number_is_no_text() -> None:
         contract.decode(contract.Ack, b'{"uri": 7, "step": 3, "at": 1.5}')
 
 
-def environment(**changes: object) -> contract.JobEnvironment:
+def environment(**changes: object) -> JobEnvironment:
     values: dict[str, object] = {
         "attempt": "llm.2",
         "workload": "llm",
@@ -64,7 +70,7 @@ def environment(**changes: object) -> contract.JobEnvironment:
         "grace_s": 30.5,
         **changes,
     }
-    return contract.JobEnvironment(**values)  # type: ignore[arg-type]
+    return JobEnvironment(**values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +79,13 @@ def environment(**changes: object) -> contract.JobEnvironment:
         environment(),
         environment(resume_uri="file:///c/7", resume_step=7),
         environment(resume_uri="u", resume_step=0),
-        environment(groups=(contract.RankGroup(name="ps", ranks=2, gpus=0, cpu_milli=500),)),
+        environment(min_nodes=2),
+        environment(groups=(RankGroup(name="ps", ranks=2, gpus=0, cpu_milli=500),)),
     ],
-    ids=["at its first start", "when it resumes", "when it resumes at step 0", "with groups"],
+    ids=["at its first start", "when it resumes", "when it resumes at step 0", "when it is elastic", "with groups"],
 )
-def test_a_job_reads_what_the_arbiter_told_it(told: contract.JobEnvironment) -> None:
-    assert contract.JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
+def test_a_job_reads_what_the_arbiter_told_it(told: JobEnvironment) -> None:
+    assert JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 0.5, 10.0, 30.5, 120.0])
@@ -88,13 +95,13 @@ def test_ray_kills_after_the_deadline_and_before_capacity_has_to_be_back(grace_s
 
 
 def test_a_process_outside_the_fleet_was_told_nothing() -> None:
-    assert contract.JobEnvironment.from_env({"PATH": "/bin"}) is None
+    assert JobEnvironment.from_env({"PATH": "/bin"}) is None
 
 
 @pytest.mark.parametrize("broken", ["FLEET_NODES", "FLEET_BUNDLES", "FLEET_GROUPS"])
 def test_half_an_environment_is_refused(broken: str) -> None:
     with pytest.raises(contract.BadEntryError):
-        contract.JobEnvironment.from_env({**environment().to_env(), broken: "x"})
+        JobEnvironment.from_env({**environment().to_env(), broken: "x"})
 
 
 NAMES = {

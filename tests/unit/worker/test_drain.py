@@ -96,6 +96,25 @@ def test_waiting_ends_when_the_notice_comes() -> None:
     assert watch.notice() == notice(50)
 
 
+THEIRS = {
+    "nobody was asked": ({}, "ab", None),
+    "a member was asked, and hears it": ({"rl/ab": notice(50)}, "ab", notice(50)),
+    "another member was asked": ({"rl/cd": notice(50)}, "ab", None),
+    "a member was asked, and the driver does not hear it": ({"rl/ab": notice(50)}, None, None),
+    "all were asked": ({"rl": notice(50)}, "ab", notice(50)),
+    "a member is to leave before the others": ({"rl": notice(50), "rl/ab": notice(40)}, "ab", notice(40)),
+    "all are to leave before a member was": ({"rl": notice(30), "rl/ab": notice(40)}, "ab", notice(30)),
+    "all are asked to move, and a member to leave": ({"rl": notice(None), "rl/ab": notice(40)}, "ab", notice(40)),
+}
+
+
+@pytest.mark.parametrize(("posted", "member", "want"), THEIRS.values(), ids=THEIRS)
+def test_a_notice_of_one_member_is_for_its_ranks_alone(
+    posted: dict[str, Notice], member: str | None, want: Notice | None
+) -> None:
+    assert drain.earliest_notice("rl", member, posted.get) == want
+
+
 PERIODS = {
     "a small gang asks often": (4, drain.POLL_S),
     "a hundred ranks too": (100, drain.POLL_S),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_app.worker.contract import BadEntryError, JobEnvironment, RankGroup
+from fleet_app.worker.contract import BadEntryError
+from fleet_app.worker.environment import JobEnvironment, RankGroup
 from fleet_app.worker.gang import Membership, NotAFleetJobError, ResumePoint, with_niceness
 
 

@@ -1,0 +1,25 @@
+"""Answers that the steps of one decision share, so that each is found out once.
+
+Knows nothing of what they mean: whoever finds something out keeps it here, by what it depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fleet_app.engine.values import Block, Node
+from fleet_app.engine.workload import Workload
+
+
+@dataclass(slots=True)
+class Memo:
+    """What the steps found out already in this decision, by what it depends on; each is kept by who finds it out."""
+
+    eligible: dict[object, list[Node]] = field(default_factory=dict)
+    most_ever: dict[object, int] = field(default_factory=dict)
+    blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
+    indexes: dict[object, object] = field(default_factory=dict)
+    cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
+    uplinks: set[tuple[str, ...]] | None = None
+    asked: int = 0
+    """How many were asked to leave for gangs in this decision (R9)."""
