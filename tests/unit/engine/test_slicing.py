@@ -217,6 +217,13 @@ def test_which_slices_give_back_the_nominal_of_a_gang(there: list[Workload], wan
     assert [one.workload for one in plan.actions if isinstance(one, Drain)] == want
 
 
+def test_they_give_back_what_the_first_gang_lacks_and_not_yet_what_the_next_does() -> None:
+    there = [sliced(f"job-{number}", profile="1g.10gb", on=("n1", number // 7)) for number in range(8)]
+    gangs = [gang("first", gpus=7, submitted_at=1.0), gang("next", gpus=8, submitted_at=2.0)]
+    plan = decide(state(small("n1", SEVENTHS, SEVENTHS), node("n2"), *there, *gangs), rules(team(nominal=8)), 0.0)
+    assert [one.beneficiary for one in plan.actions if isinstance(one, Drain)] == ["first"]
+
+
 def test_a_job_on_a_slice_is_not_admitted_before_its_teams_gang_that_waits_for_nominal() -> None:
     running = gang("running", gpus=1, on=["n2"])
     fleet = state(small("n1", SHARED), node("n2"), running, gang("gang", gpus=8), sliced("job", share=0.1))
