@@ -107,7 +107,12 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         {("n1", 0): SEVENTHS},
     ),
     "for whom no card can be cut keeps nobody else from one": (
-        [small("n1", (), serving=False), CHAT, sliced("job", profile="1g.10gb")],
+        [
+            small("n1", (), serving=False),
+            node("v1", gpus=1, cards=[BUSY], accelerator="h100", serving=True),
+            CHAT,
+            sliced("job", profile="1g.10gb"),
+        ],
         RULES,
         0.0,
         {("n1", 0): SEVENTHS},
