@@ -221,6 +221,24 @@ def test_no_more_nodes_are_emptied_than_asked_for(most: int | None, freed: int) 
     assert found.stranded_after_gpus == found.stranded_before_gpus - 8 * freed
 
 
+MORE = {
+    "more nodes, though that takes more steps": (
+        6,
+        [5, 5, 3, 3, 3, 4, 1],
+        ["n3", "n6", "n4", "n4", "n2", "n5", "n2"],
+        2,
+    ),
+    "one where there is no more": (2, [5, 3], ["n1", "n2"], 1),
+}
+
+
+@pytest.mark.parametrize(("count", "gpus", "on", "want"), MORE.values(), ids=MORE)
+def test_of_two_ways_the_one_that_empties_more(count: int, gpus: list[int], on: list[str], want: int) -> None:
+    sizes = {size: [where for each, where in zip(gpus, on, strict=True) if each == size] for size in gpus}
+    there = [service(f"of-{size}", gpus=size, wanted=len(nodes), on=nodes) for size, nodes in sizes.items()]
+    assert len(compact(state(*serving(count), *there), ROOMY, 0.0).freed_nodes) == want
+
+
 def test_the_plan_says_what_it_frees_and_what_it_loses() -> None:
     seen: FleetState = state(
         *nodes(2), gang("firm", on=["n1"], gpus=1), backfill("b", on=["n2"], gpus=2, saved_at=90.0)
