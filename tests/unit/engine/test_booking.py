@@ -234,3 +234,11 @@ def test_serving_keeps_what_it_wanted_at_its_peak() -> None:
     answer = offer(facts, RULES, 3 * HOUR_S, ask)
     assert isinstance(answer, Declined)
     assert (answer.asked, answer.available, answer.blocked_by) == (8, 2, ("serving",))
+
+
+@pytest.mark.parametrize("below", ["", "/l1"], ids=["the domains lie no deeper", "they do"])
+def test_who_is_in_the_way_is_said_of_the_domain_that_lacks_least(below: str) -> None:
+    there = [*nodes(2, at=f"s1{below}"), *nodes(2, prefix="m", at=f"s2{below}")]
+    answer = asked([*there, *(firm(f"f-{on}", on) for on in ("n1", "m1", "m2"))], booking_ask(count=2))
+    assert isinstance(answer, Declined)
+    assert answer.blocked_by == ("f-n1",)
