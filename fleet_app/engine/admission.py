@@ -51,7 +51,7 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
             if not isinstance(part, Wait):
                 yield part
                 continue
-            strict = part.reason not in HOPELESS and ahead is None and ledger.tree.strict(workload.team)
+            strict = workload.team in ledger.tree.strict and ahead is None and part.reason not in HOPELESS
             if strict:
                 first.setdefault(workload.team, []).append(workload)
             if part.reason not in ITS_OWN:

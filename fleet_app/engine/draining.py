@@ -27,14 +27,17 @@ def step(ledger: Ledger) -> Iterator[Expire | Kill | Lose]:
         elif workload.phase is Phase.DRAINING and _due(ledger, workload):
             late = f"{over(workload)}, and so is its grace" if workload.expired else "the drain's deadline has passed"
             yield Kill(workload=workload.name, why=late)
-        elif not workload.leaving and _over(ledger, workload):
+        elif workload.max_run_s is not None and not workload.leaving and _over(ledger, workload):
             ledger.release_soon(workload)
             deadline_at = ledger.now + grace_s(ledger.policy.drain, workload)
             yield Expire(workload=workload.name, deadline_at=deadline_at, why=over(workload))
 
 
 def _lost_node(ledger: Ledger, workload: Workload) -> str | None:
-    return next((name for name in workload.nodes if ledger.gone(name)), None)
+    for name in workload.nodes:
+        if ledger.gone(name):
+            return name
+    return None
 
 
 def _due(ledger: Ledger, workload: Workload) -> bool:

@@ -93,7 +93,10 @@ class Ledger:
                 self.keep_out(quarantined.node)
         self.tree = QuotaTree.build(quotas_at(self.policy, state.bookings, now))
         self.waiting, self.holding = _by_phase(state.workloads)
-        self.free = {name: node.capacity - node.foreign for name, node in self.nodes.items()}
+        self.free = {
+            name: node.capacity if node.foreign is NOTHING else node.capacity - node.foreign
+            for name, node in self.nodes.items()
+        }
         self.empty = dict(self.free)
         self.most_gpus: dict[str, int] = {}
         self.coming: dict[str, Shape] = {}

@@ -17,6 +17,7 @@ class Memo:
 
     eligible: dict[object, list[Node]] = field(default_factory=dict)
     most_ever: dict[object, int] = field(default_factory=dict)
+    could_be_placed: dict[object, bool] = field(default_factory=dict)
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
     indexes: dict[object, object] = field(default_factory=dict)
     cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)

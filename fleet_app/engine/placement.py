@@ -6,7 +6,7 @@ would do, and answers with a choice among them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -92,6 +92,18 @@ def blocks(nodes: Iterable[Node], level: int) -> dict[Block, list[Node]]:
         if len(node.domains) >= level:
             found[node.block(level)].append(node)
     return dict(found)
+
+
+def has_block(nodes: Iterable[Node], bundles: int, level: int) -> bool:
+    """Return whether so many of the nodes are in one block, `level` levels deep; looks no further than it must."""
+    counts: Counter[Block] = Counter()
+    for node in nodes:
+        if len(node.domains) >= level:
+            block = node.block(level)
+            counts[block] += 1
+            if counts[block] >= bundles:
+                return True
+    return False
 
 
 def _crowd(uplinks: AbstractSet[Domain], level: int) -> Callable[[Sequence[Node]], int]:

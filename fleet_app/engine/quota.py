@@ -19,13 +19,15 @@ from fleet_app.engine.policy import Quota
 class QuotaTree:
     """The entries by name, with what each subtree holds and never lends, in GPUs.
 
-    `weights` is the least common multiple of all weights, so that shares by weight compare as whole numbers.
+    `weights` is the least common multiple of all weights, so that shares by weight compare as whole numbers. `strict`
+    names the entries whose queues are taken strictly in order.
     """
 
     entries: Mapping[str, Quota]
     subtree: Mapping[str, int]
     kept: Mapping[str, int]
     weights: int
+    strict: frozenset[str]
 
     @classmethod
     def build(cls, quotas: Iterable[Quota]) -> QuotaTree:
@@ -45,17 +47,13 @@ class QuotaTree:
             subtree[name] = own + sum(subtree[child] - kept[child] for child in below)
             limit = quota.lending_limit_gpus
             kept[name] = 0 if limit is None else max(0, subtree[name] - limit)
-        return cls(entries, subtree, kept, math.lcm(*(max(1, quota.weight) for quota in entries.values())))
+        weights = math.lcm(*(max(1, quota.weight) for quota in entries.values()))
+        return cls(entries, subtree, kept, weights, frozenset(quota.name for quota in entries.values() if quota.strict))
 
     def parent(self, name: str) -> str | None:
         """Return the entry above, None at the top of a cohort."""
         parent = self.entries[name].parent
         return parent if parent in self.entries else None
-
-    def strict(self, name: str) -> bool:
-        """Return whether the entry's queue is taken strictly in order."""
-        quota = self.entries.get(name)
-        return quota is not None and quota.strict
 
     def nominal(self, name: str) -> int:
         """Return the GPUs that are the entry's own; none for an entry that does not exist."""

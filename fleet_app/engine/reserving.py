@@ -145,8 +145,8 @@ def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:
     def room(name: str) -> Shape:
         return reclaim.most_room(ledger, seeks, ledger.nodes[name])
 
-    ever = filter(free, rooms_of(ledger, workload.shape, nodes).ever())
-    fitting = [node for node in ever if workload.shape.fits(room(node.name))]
+    ever = rooms_of(ledger, workload.shape, nodes).ever()
+    fitting = [node for node in filter(free, ever) if workload.shape.fits(room(node.name))]
     blocks = _blocks_of(ledger, workload, nodes)
     if ledger.calendar is not None:
         blocks = {block: list(filter(free, there)) for block, there in blocks.items()}
@@ -214,5 +214,10 @@ def _keep(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
 
 def _could_be_placed(ledger: Ledger, workload: Workload) -> bool:
     """Return whether the workload would fit if all work of the fleet had ended."""
-    blocks = _blocks_of(ledger, workload, eligible(ledger, workload))
-    return any(len(nodes) >= workload.bundles for nodes in blocks.values())
+    nodes, levels, bundles = eligible(ledger, workload), depth(ledger, workload), workload.bundles
+    question = (workload.shape, levels, bundles, id(nodes))
+    known = ledger.memo.could_be_placed.get(question)
+    if known is None:
+        able = (node for node in nodes if workload.shape.fits(ledger.empty[node.name]))
+        known = ledger.memo.could_be_placed[question] = placement.has_block(able, bundles, levels)
+    return known

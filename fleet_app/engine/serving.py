@@ -6,7 +6,7 @@ may start and where; how many the traffic needs is Serve's own affair.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fleet_app.engine import reclaim
@@ -180,26 +180,20 @@ def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeG
 
 def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:
     """Return the fullest node, in the fullest domain; with `spread`, the one with the fewest of its own (S2, S8)."""
-    own: dict[str, int] = defaultdict(int)
-    for grant in need.kept if need.service.spread else ():
-        own[grant.node] += 1
     crowd = crowds(need, ledger.nodes, nodes)
-    gpus = {node.name: ledger.soon(node.name).gpus for node in nodes}
+    own = Counter(grant.node for grant in need.kept) if need.service.spread else {}
+    gpus = {node.name: ledger.soon(node.name).gpus if ledger.coming else ledger.free[node.name].gpus for node in nodes}
     in_domain: dict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
         in_domain[node.domains] += gpus[node.name]
 
-    def rank(node: Node) -> tuple[int, int, int, int, tuple[str, ...], str]:
-        return (
-            crowd.get(node.name, 0),
-            own[node.name],
-            gpus[node.name],
-            in_domain[node.domains],
-            node.domains,
-            node.name,
-        )
+    def fullest(node: Node) -> tuple[int, int, tuple[str, ...], str]:
+        return (gpus[node.name], in_domain[node.domains], node.domains, node.name)
 
-    return min(nodes, key=rank).name
+    if not crowd and not own:
+        fewest = min(gpus.values())
+        return min([node for node in nodes if gpus[node.name] == fewest], key=fullest).name
+    return min(nodes, key=lambda node: (crowd.get(node.name, 0), own.get(node.name, 0), fullest(node))).name
 
 
 def _refused(ledger: Ledger, service: Service) -> Wait | None:

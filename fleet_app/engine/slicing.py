@@ -64,7 +64,7 @@ def admit(slices: Slices) -> Answer:
         for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
             if isinstance(part, Wait):
                 refused[question] = part
-                if part.reason not in HOPELESS and slices.ledger.tree.strict(job.team):
+                if part.reason not in HOPELESS and job.team in slices.ledger.tree.strict:
                     first[line] = job.name
             yield part
 
