@@ -11,7 +11,7 @@ from fleet_app.engine import elastic, inside, mixed, overstaying, placement, rec
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
-from fleet_app.engine.plan import Action, Admit, DomainRoom, Part, Reason, Wait
+from fleet_app.engine.plan import Action, Admit, Alike, DomainRoom, Part, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.spares import is_barred
@@ -45,7 +45,8 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
         question = _asked(ledger, line) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
-            yield known.of(workload.name, line.refuse())
+            yield known.of(workload.name)
+            yield from _alike(line)
             continue
         for part in _answer(ledger, workload, gate, ahead, watched=workload.name == watch):
             if not isinstance(part, Wait):
@@ -56,7 +57,16 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
                 first.setdefault(workload.team, []).append(workload)
             if part.reason not in ITS_OWN:
                 refused[question] = part
-            yield part if strict or part.reason in ITS_OWN else part.also(line.refuse())
+            yield part
+            if not strict and part.reason not in ITS_OWN:
+                yield from _alike(line)
+
+
+def _alike(line: Line) -> Iterator[Alike]:
+    """Yield those that ask for the same as the first of a line, which was refused: they are as well."""
+    names = line.refuse()
+    if names:
+        yield Alike(line.first.name, names)
 
 
 def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:

@@ -14,7 +14,7 @@ from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import queue, ranking, steps_waited
-from fleet_app.engine.plan import Admit, AdmitSlice, Part, Plan, Reason, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, Alike, Part, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
@@ -48,25 +48,23 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
     used = dict(ledger.used_soon)
     for part in steps(ledger, state, name):
         outcome.append(part)
-        if isinstance(part, Admit | AdmitSlice | Wait) and part.workload in queued:
-            turns += _turns(ledger, queued, part, name, used)
+        if isinstance(part, Alike):
+            turns += _alike(ledger, queued, turns[-1], part, name)
+        elif isinstance(part, Admit | AdmitSlice | Wait) and part.workload in queued:
+            turns.append(_Turn(workload=queued[part.workload], part=part, used=used))
         if isinstance(part, Admit | Wait) or not turns:
             used = dict(ledger.used_soon)
     return plan_of(ledger, outcome), _before(ledger, turns, name) if name in queued else ()
 
 
-def _turns(
-    ledger: Ledger, queued: Mapping[str, Workload], part: Admit | AdmitSlice | Wait, name: str, used: Mapping[str, int]
-) -> Iterator[_Turn]:
-    """Yield the turn that a part ended, and those of all alike that it ended too, if in line before `name`."""
-    yield _Turn(workload=queued[part.workload], part=part, used=used)
-    others = [queued[other] for other in part.alike] if isinstance(part, Wait) and name in queued else []
-    line = queue([*others, queued[name]], ranking(ledger.policy, ledger.now)) if others else []
-    for other in line:
+def _alike(ledger: Ledger, queued: Mapping[str, Workload], turn: _Turn, alike: Alike, name: str) -> Iterator[_Turn]:
+    """Yield the turns of those that were refused with another, if they were in line before `name`."""
+    if name not in queued or not isinstance(turn.part, Wait):
+        return
+    for other in queue([queued[one] for one in (*alike.names, name)], ranking(ledger.policy, ledger.now)):
         if other.name == name:
             return
-        assert isinstance(part, Wait)
-        yield _Turn(workload=other, part=part.of(other.name), used=used)
+        yield _Turn(workload=other, part=turn.part.of(other.name), used=turn.used)
 
 
 def _before(ledger: Ledger, turns: Sequence[_Turn], name: str) -> tuple[Ahead, ...]:

@@ -23,7 +23,7 @@ from fleet_app.engine import (
     slicing,
 )
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Move, Part, Plan, Wait
+from fleet_app.engine.plan import Action, Alike, Move, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
@@ -79,14 +79,17 @@ def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:
     """Return the plan that all that was decided makes; who is asked to move for two reasons is asked once."""
     actions: list[Action] = []
     waits: dict[str, Wait] = {}
+    alike: list[Alike] = []
     moving: set[str] = set()
     for part in outcome:
         if isinstance(part, Wait):
             waits[part.workload] = part
+        elif isinstance(part, Alike):
+            alike.append(part)
         elif not isinstance(part, Move):
             actions.append(part)
         elif part.workload not in moving:
             moving.add(part.workload)
             actions.append(part)
     answers = tuple(waits[name] for name in sorted(waits))
-    return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers)
+    return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers, alike=tuple(sorted(alike)))

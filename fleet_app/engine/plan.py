@@ -5,8 +5,9 @@ A closed union of actions; each carries the reason that a person would be given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.layouts import Layout
@@ -252,8 +253,7 @@ class Wait:
     way, or for QUOTA_USED which of its own team's bookings will bring enough. `group` names the group that room is
     short for, of those that have room beside one another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;
-    `planned_after` names the last who has to end for that. `alike` names those that asked for the same after it, and
-    wait for the same reason, but for its place and its planned start, which are its own.
+    `planned_after` names the last who has to end for that.
     """
 
     workload: str
@@ -266,18 +266,9 @@ class Wait:
     group: str = ""
     planned_at: float | None = None
     planned_after: str = ""
-    alike: tuple[str, ...] = ()
 
-    def also(self, alike: tuple[str, ...]) -> Wait:
-        """Return the wait with those that asked for the same."""
-        if not alike:
-            return self
-        if self.rooms or self.planned_at is not None:
-            return replace(self, alike=alike)
-        return self.of(self.workload, alike)
-
-    def of(self, name: str, alike: tuple[str, ...] = ()) -> Wait:
-        """Return the wait of one of those alike, or of another that asked for the same as they."""
+    def of(self, name: str) -> Wait:
+        """Return the wait of another that asked for the same: a planned start is not its own."""
         return Wait(
             workload=name,
             reason=self.reason,
@@ -286,34 +277,41 @@ class Wait:
             level=self.level,
             blocked_by=self.blocked_by,
             group=self.group,
-            alike=alike,
         )
 
 
-Part = Action | Wait
+class Alike(NamedTuple):
+    """Those that asked for the same as `workload` after it, in order: one answer for all."""
+
+    workload: str
+    names: tuple[str, ...]
+
+
+Part = Action | Wait | Alike
 """What a step yields, one at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The outcome of one decision, in the order in which it is to be carried out; one of the answers for all alike."""
+    """The outcome of one decision, in the order in which it is to be carried out.
+
+    `answers` are waits, one for all that are `alike`.
+    """
 
     actions: tuple[Action, ...] = ()
     holds: tuple[Hold, ...] = ()
     answers: tuple[Wait, ...] = ()
+    alike: tuple[Alike, ...] = ()
 
     @property
     def waits(self) -> tuple[Wait, ...]:
         """Return the wait of everybody that waits, by name."""
-        found = [replace(one, alike=()) for one in self.answers]
-        found += [one.of(name) for one in self.answers for name in one.alike]
-        return tuple(sorted(found, key=lambda one: one.workload))
+        firsts = {one.workload: one for one in self.answers}
+        others = [firsts[sort.workload].of(name) for sort in self.alike for name in sort.names]
+        return tuple(sorted((*self.answers, *others), key=lambda one: one.workload))
 
     def wait_of(self, name: str) -> Wait | None:
         """Return why one workload or service waits; None when it does not."""
-        for one in self.answers:
-            if one.workload == name:
-                return replace(one, alike=())
-            if name in one.alike:
-                return one.of(name)
-        return None
+        first = next((sort.workload for sort in self.alike if name in sort.names), name)
+        wait = next((one for one in self.answers if one.workload == first), None)
+        return wait if wait is None or first == name else wait.of(name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fleet_app.engine.decide import steps
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Admit, Reason, Wait
+from fleet_app.engine.plan import Admit, Alike, Reason, Wait
 from fleet_app.engine.policy import Pulls
 from fleet_app.engine.values import Node
 from tests import virtual
@@ -38,7 +38,9 @@ def answers(seen: Fleet) -> list[Answer]:
             found.append(Answer(workload=part.workload, nodes=part.nodes, coming=False, alike=()))
         elif isinstance(part, Wait):
             coming = part.reason is Reason.DRAIN_UNDER_WAY
-            found.append(Answer(workload=part.workload, nodes=(), coming=coming, alike=part.alike))
+            found.append(Answer(workload=part.workload, nodes=(), coming=coming, alike=()))
+        elif isinstance(part, Alike):
+            found[-1] = replace(found[-1], alike=part.names)
     return found
 
 

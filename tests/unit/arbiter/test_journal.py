@@ -21,6 +21,7 @@ from fleet_app.engine.errors import FaultError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import (
     Admit,
+    Alike,
     DomainRoom,
     Drain,
     Expire,
@@ -98,6 +99,7 @@ SNAPSHOT = Snapshot(
                 planned_after="b",
             ),
         ),
+        alike=(Alike("a", ("c", "d")),),
     ),
 )
 

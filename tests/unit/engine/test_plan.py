@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from fleet_app.engine.plan import Plan, Reason, Wait
+from fleet_app.engine.plan import Alike, Plan, Reason, Wait
 
-FIRST = Wait(
-    workload="m", reason=Reason.NO_ROOM, asked=2, available=1, planned_at=9.0, planned_after="x", alike=("a", "z")
-)
+FIRST = Wait(workload="m", reason=Reason.NO_ROOM, asked=2, available=1, planned_at=9.0, planned_after="x")
 OTHER = Wait(workload="b", reason=Reason.QUOTA_USED, asked=8, available=0)
-PLAN = Plan(answers=(OTHER, FIRST))
+PLAN = Plan(answers=(OTHER, FIRST), alike=(Alike("m", ("a", "z")),))
 
 
 def test_everybody_has_a_wait_by_name() -> None:
