@@ -91,7 +91,9 @@ def _boot(plan: Mapping[str, object], env: Mapping[str, str], held: contextlib.E
     """Boot, and once more when Ray gave up: on a busy machine a raylet may miss Ray's own limit of 30 s."""
     home = Path(str(plan["home"]))
     for _ in range(2):
-        holder = held.enter_context(_start(plan, env))
+        holder = _start(plan, env)
+        held.callback(end_session, holder.pid)
+        held.enter_context(holder)
         held.callback(holder.kill)
         box = _await_ready(holder, home)
         if box is not None:
@@ -147,6 +149,15 @@ def end(mark: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
+
+
+def end_session(leader: int) -> None:
+    """Kill what is left of a session: Ray's agents name themselves over their own environment, and with it the mark."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(int(entry.name)) == leader:
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def marked(mark: str) -> list[int]:
