@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import elastic, inside, mixed, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine import elastic, giving, inside, mixed, overstaying, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
-from fleet_app.engine.plan import Action, Admit, Alike, DomainRoom, Part, Reason, Wait
+from fleet_app.engine.plan import Action, Alike, DomainRoom, Part, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
-from fleet_app.engine.uplinks import uplinks, use
+from fleet_app.engine.uplinks import uplinks
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
@@ -114,14 +114,8 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         firm = not ledger.class_of(workload).yields
         yield reserving.keep(ledger, workload, pulling, for_room=True) if firm else pulling
     elif chosen is not None:
-        firm = not ledger.class_of(workload).yields
-        ledger.give(workload.team, chosen, workload.shape, firm=firm)
-        use(ledger, chosen)
-        if ledger.calendar is not None:
-            ledger.calendar.place(workload, chosen, yields=not firm, since=ledger.now)
         where = placement.where([ledger.nodes[name] for name in chosen])
-        about = gate.about(workload, chosen) if gate is not None else ""
-        yield Admit(workload=workload.name, nodes=chosen, why=where + about)
+        yield giving.admitted(ledger, workload, chosen, where, gate)
     elif ledger.class_of(workload).yields:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
@@ -162,18 +156,4 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
         yield reserving.keep(ledger, workload, wait, for_room=True)
         return
     why = f"{workload.name} needs {workload.bundles} x {workload.shape.gpus} GPUs inside its team's nominal"
-    ready = sum(workload.shape.fits(ledger.free[name]) for name in found.nodes)
-    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
-    ledger.claim(workload.name, workload.team, found.nodes, workload.shape)
-    if ledger.calendar is not None:
-        soon = ledger.now + ledger.policy.drain.longest_grace_s
-        ledger.calendar.place(workload, found.nodes, yields=False, since=soon)
-    yield Wait(
-        workload=workload.name,
-        reason=Reason.DRAIN_UNDER_WAY,
-        asked=workload.bundles,
-        available=ready,
-        level=workload.within,
-        rooms=rooms,
-        blocked_by=ledger.members.names_of(found.victims),
-    )
+    yield from giving.coming(ledger, workload, found, why, rooms)

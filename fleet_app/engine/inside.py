@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from fleet_app.engine import matching, mixed_reclaim, placement, reclaim
+from fleet_app.engine import giving, matching, mixed_reclaim, placement, reclaim
 from fleet_app.engine.booked import Booked
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.eligibility import asker, depth, eligible, sought
 from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Action, Admit, Reason, Wait
+from fleet_app.engine.plan import Action, Admit, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.values import Node
@@ -74,12 +74,8 @@ def _admitted(ledger: Ledger, calendar: Booked, workload: Workload, place: _Plac
     pulling = None if gate is None else gate.refusal(workload, place.nodes)
     if pulling is not None:
         return pulling
-    for name, shape in zip(place.nodes, workload.shapes, strict=True):
-        ledger.give(workload.team, (name,), shape, firm=True)
-    calendar.place(workload, place.nodes, yields=False, since=ledger.now)
-    about = "" if gate is None else gate.about(workload, place.nodes)
     why = f"{place.booking.name} is in force for {spoken(place.booking.end_at - ledger.now)}"
-    return Admit(workload=workload.name, nodes=place.nodes, why=why + about)
+    return giving.admitted(ledger, workload, place.nodes, why, gate)
 
 
 def _chosen(
@@ -106,19 +102,5 @@ def _by_drain(
     found = find(ledger, seeks, nodes, _is_open(calendar, workload, booking, calendar.gone_at(workload, soon)))
     if found is None or not reclaim.may_ask_now(ledger, found.victims):
         return
-    seats = list(zip(found.nodes, workload.shapes, strict=True))
-    ready = sum(shape.fits(ledger.free[name]) for name, shape in seats)
-    yield from reclaim.asked_for_gang(
-        ledger, found.victims, workload.name, f"{booking.name} is in force for {workload.name}"
-    )
-    for name, shape in seats:
-        ledger.claim(workload.name, workload.team, (name,), shape)
-    calendar.place(workload, found.nodes, yields=False, since=soon)
-    yield Wait(
-        workload=workload.name,
-        reason=Reason.DRAIN_UNDER_WAY,
-        asked=workload.bundles,
-        available=ready,
-        level=workload.within,
-        blocked_by=tuple(victim.name for victim in found.victims),
-    )
+    why = f"{booking.name} is in force for {workload.name}"
+    yield from giving.coming(ledger, workload, found, why)

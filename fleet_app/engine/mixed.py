@@ -10,11 +10,21 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fleet_app.engine import inside, matching, mixed_reclaim, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine import (
+    giving,
+    inside,
+    matching,
+    mixed_reclaim,
+    overstaying,
+    placement,
+    reclaim,
+    refusal,
+    reserving,
+)
 from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
-from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
+from fleet_app.engine.plan import Action, DomainRoom, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.reclaim import Eviction
 from fleet_app.engine.values import Condition, Node, NodeClass, Shape
@@ -46,7 +56,9 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
         return
     found = None if yields else _eviction(ledger, workload, nodes)
     if found is not None and reclaim.may_ask_now(ledger, found.victims):
-        yield from _make_room(ledger, workload, found)
+        sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
+        why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
+        yield from giving.coming(ledger, workload, found, why)
         return
     if found is None and not yields:
         yield from overstaying.moves(ledger, workload, nodes)
@@ -67,12 +79,8 @@ def _started(ledger: Ledger, workload: Workload, chosen: Sequence[str], gate: Ga
         if not yields:
             _keep(ledger, workload, for_room=True)
         return
-    for name, shape in zip(chosen, workload.shapes, strict=True):
-        ledger.give(workload.team, (name,), shape, firm=not yields)
-    if ledger.calendar is not None:
-        ledger.calendar.place(workload, chosen, yields=yields, since=ledger.now)
     why = placement.where([ledger.nodes[name] for name in chosen])
-    yield Admit(workload=workload.name, nodes=tuple(chosen), why=why)
+    yield giving.admitted(ledger, workload, chosen, why, gate)
 
 
 def _nodes(ledger: Ledger, workload: Workload) -> list[Node]:
@@ -115,28 +123,6 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
     return mixed_reclaim.find(ledger, asker(ledger, workload), nodes, reserving.is_free(ledger, workload))
-
-
-def _make_room(ledger: Ledger, workload: Workload, found: Eviction) -> Answer:
-    """Ask the victims to leave, and keep for the workload what is free and what comes (R6)."""
-    seats = list(zip(found.nodes, workload.shapes, strict=True))
-    ready = sum(shape.fits(ledger.free[name]) for name, shape in seats)
-    sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
-    why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
-    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
-    for name, shape in seats:
-        ledger.claim(workload.name, workload.team, (name,), shape)
-    if ledger.calendar is not None:
-        soon = ledger.now + ledger.policy.drain.longest_grace_s
-        ledger.calendar.place(workload, found.nodes, yields=False, since=soon)
-    yield Wait(
-        workload=workload.name,
-        reason=Reason.DRAIN_UNDER_WAY,
-        asked=workload.bundles,
-        available=ready,
-        level=workload.within,
-        blocked_by=ledger.members.names_of(found.victims),
-    )
 
 
 def _no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Wait:
