@@ -459,22 +459,7 @@ def _stepped(one: Workload, event: Event, **changes: object) -> Workload:
 
 def _emptied(one: Workload) -> Workload:
     ran = one.started_at is not None
-    return replace(
-        one,
-        nodes=(),
-        card=None,
-        admitted_at=None,
-        started_at=None,
-        saved_at=None,
-        deadline_at=None,
-        drained_for=None,
-        going=(),
-        going_by=None,
-        going_for=None,
-        killed=False,
-        requeued=True,
-        attempt=one.attempt + ran,
-    )
+    return replace(one.without_nodes(one.phase), requeued=True, attempt=one.attempt + ran)
 
 
 def _put(fleet: Fleet, changed: Workload) -> Fleet:

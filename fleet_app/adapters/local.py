@@ -138,11 +138,6 @@ def down(home_path: Path) -> int:
     return count
 
 
-def is_up(home_path: Path) -> bool:
-    """Return whether a fleet is up, or being started, in a home."""
-    return FleetHome(home_path.resolve()).held()
-
-
 def _put_policy(home: FleetHome, text: str | None) -> None:
     if text is not None:
         home.policy.write_text(text, encoding="utf-8")

@@ -86,11 +86,6 @@ def end(attempt: str, proc: Path = PROC) -> None:
         killed |= born
 
 
-def attempt_of(pid: int, proc: Path = PROC) -> str | None:
-    """Return the attempt that a process belongs to; None for none, and when the process is gone or not ours."""
-    return next(iter(_owners(pid, proc)), None)
-
-
 def _owners(pid: int, proc: Path) -> tuple[str, ...]:
     """Return the attempt that a process belongs to, and the member of it that it says it is of, if it does."""
     with contextlib.suppress(OSError):

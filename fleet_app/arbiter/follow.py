@@ -304,19 +304,8 @@ def _requeued(record: Record, facts: Facts) -> Step:
         freed=[[node, shape.gpus] for node, shape in workload.seats],
     )
     queued = replace(
-        workload,
-        phase=after(workload.phase, Event.REQUEUE),
+        workload.without_nodes(after(workload.phase, Event.REQUEUE)),
         attempt=workload.attempt + ran,
-        nodes=(),
-        admitted_at=None,
-        started_at=None,
-        saved_at=None,
-        deadline_at=None,
-        drained_for=None,
-        going=(),
-        going_by=None,
-        going_for=None,
-        killed=False,
         requeued=workload.requeued or not withdrawn,
         broken_drains=workload.broken_drains + broke,
     )

@@ -201,20 +201,7 @@ def _at(
     """Yield the workloads as they would be at a moment: those that have left by then wait, or are no more."""
     for one in workloads:
         if one.name in displaced:
-            yield replace(
-                one,
-                phase=Phase.QUEUED,
-                nodes=(),
-                admitted_at=None,
-                started_at=None,
-                saved_at=None,
-                deadline_at=None,
-                drained_for=None,
-                going=(),
-                going_by=None,
-                going_for=None,
-                requeued=True,
-            )
+            yield replace(one.without_nodes(Phase.QUEUED), requeued=True)
         elif not one.holding:
             yield one
         else:

@@ -107,20 +107,12 @@ def _replacement(ledger: Ledger, calendar: Booked, booking: Booking, lost: str) 
 
 
 def _could_replace(calendar: Booked, booking: Booking, node: Node, like: Node, depth: int) -> bool:
-    alike = (node.accelerator, node.driver, node.domains[:depth]) == (
-        like.accelerator,
-        like.driver,
-        like.domains[:depth],
-    )
+    alike = node.block(depth) == like.block(depth)
     if not alike or node.node_class is not NodeClass.TRAINING or node.name in booking.nodes:
         return False
     others = [one for one in calendar.on.get(node.name, ()) if one.start_at < booking.end_at]
     moments = sorted({calendar.moment(booking), *(max(calendar.moment(booking), one.start_at) for one in others)})
     return all(booking.shape.fits(calendar.view(node.name, at).beside) for at in moments)
-
-
-def _kind(node: Node, depth: int) -> tuple[str, str, tuple[str, ...]]:
-    return (node.accelerator, node.driver, node.domains[:depth])
 
 
 # --- clear ----------------------------------------------------------------------------------------------------------

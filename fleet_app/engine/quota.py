@@ -47,7 +47,7 @@ class QuotaTree:
             subtree[name] = own + sum(subtree[child] - kept[child] for child in below)
             limit = quota.lending_limit_gpus
             kept[name] = 0 if limit is None else max(0, subtree[name] - limit)
-        weights = math.lcm(*(max(1, quota.weight) for quota in entries.values()))
+        weights = math.lcm(*(quota.weight for quota in entries.values()))
         return cls(entries, subtree, kept, weights, frozenset(quota.name for quota in entries.values() if quota.strict))
 
     def parent(self, name: str) -> str | None:

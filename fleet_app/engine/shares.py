@@ -35,7 +35,8 @@ class Shares:
         for team in self._lines:
             for below, above in zip(self._upwards(team), self._upwards(team)[1:], strict=False):
                 self._below.setdefault(above, set()).add(below)
-        self.renew()
+        for team in sorted(lines):
+            self._renew(team)
 
     def __iter__(self) -> Iterator[Line]:
         """Yield the line whose first is to be next, once what was yielded before is in the books."""
@@ -43,11 +44,6 @@ class Shares:
             team = self._next[TOP][1]
             yield self._lines[team]
             self._lines[team].advance()
-            self._renew(team)
-
-    def renew(self) -> None:
-        """Look at every team again: somebody else's use changed too."""
-        for team in sorted(self._lines):
             self._renew(team)
 
     def _renew(self, team: str) -> None:

@@ -31,7 +31,9 @@ def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
             continue
         lines = _by_team(sorts)
         yield from (
-            _by_shares(ledger, lines) if any(_deep(ledger.tree, team) for team in lines) else _by_share(ledger, lines)
+            Shares(ledger.tree, ledger.used_soon, lines)
+            if any(_deep(ledger.tree, team) for team in lines)
+            else _by_share(ledger, lines)
         )
 
 
@@ -71,13 +73,16 @@ def _in_order(line: Line) -> Iterator[Line]:
 
 
 def _by_share(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
-    """Yield next whose first would leave its team with the least borrowed for its weight (O5)."""
+    """Yield next whose first would leave its team with the least borrowed for its weight (O5).
+
+    What borrows yields, and asks nobody to leave: a turn changes its own team's share alone.
+    """
 
     def turn(team: str) -> tuple[int, float, str, str]:
         first = lines[team].first
         return (ledger.share_with(team, first.gpus), *place(first), team)
 
-    turns, leaving = sorted(map(turn, lines)), len(ledger.leaving)
+    turns = sorted(map(turn, lines))
     while turns:
         team = turns[0][-1]
         yield lines[team]
@@ -86,19 +91,6 @@ def _by_share(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
             heapreplace(turns, turn(team))
         else:
             heappop(turns)
-        if len(ledger.leaving) != leaving:  # a turn takes from its own team's share alone, unless others had to leave
-            leaving = len(ledger.leaving)
-            turns = sorted(turn(one[-1]) for one in turns)
-
-
-def _by_shares(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
-    """Yield next whose first would leave its organisation, and in it its team, with the least borrowed (O5)."""
-    shares, leaving = Shares(ledger.tree, ledger.used_soon, lines), len(ledger.leaving)
-    for line in shares:
-        yield line
-        if len(ledger.leaving) != leaving:
-            leaving = len(ledger.leaving)
-            shares.renew()
 
 
 def _deep(tree: QuotaTree, team: str) -> bool:

@@ -6,7 +6,7 @@ Knows what each asks for and what it has. Does not know nodes' room, quota sums 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fleet_app.engine.artifacts import Artifact
@@ -111,6 +111,24 @@ class Workload:
     def moving(self) -> bool:
         """Return whether it was asked to move: it leaves at its next checkpoint, whenever that is (D6)."""
         return self.phase is Phase.DRAINING and self.deadline_at is None and not self.killed
+
+    def without_nodes(self, phase: Phase) -> Workload:
+        """Return the workload in a phase in which it has no nodes, with nothing left of what it was told on them."""
+        return replace(
+            self,
+            phase=phase,
+            nodes=(),
+            card=None,
+            admitted_at=None,
+            started_at=None,
+            saved_at=None,
+            deadline_at=None,
+            drained_for=None,
+            going=(),
+            going_by=None,
+            going_for=None,
+            killed=False,
+        )
 
     @property
     def asked(self) -> tuple[object, ...]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from fleet_app.worker.contract import BadEntryError
 
-ENV_HOME = "FLEET_HOME"
 ENV_ATTEMPT = "FLEET_ATTEMPT"
 ENV_WORKLOAD = "FLEET_WORKLOAD"
 ENV_GROUP_ID = "FLEET_GROUP_ID"

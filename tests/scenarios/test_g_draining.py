@@ -7,7 +7,7 @@ from dataclasses import replace
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Drain, GiveGrant, Kill, Lose, Reason
+from fleet_app.engine.plan import Drain, Kill, Lose, Reason
 from fleet_app.engine.values import Condition
 from tests import virtual
 from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, state, team
@@ -162,4 +162,3 @@ def test_i23_what_somebody_else_uses_is_not_there_and_the_whole_gang_is_placed_e
     short = decide(state(taken, node("n2"), gang("a", nodes=2)), policy(team("research", nominal=16)), 100.0)
     assert starts(short) == {}
     assert reasons(short) == {"a": Reason.NO_ROOM}
-    assert not any(isinstance(action, GiveGrant) for action in short.actions)

@@ -50,7 +50,6 @@ def test_a_member_of_an_elastic_attempt_is_counted_by_its_own_processes_and_with
     proc = write(tmp_path, Fake(3), Fake(5, member="ab"), Fake(7, member="cd"), Fake(9, attempt="llm.2", member="ab"))
     asked = frozenset({"llm", "llm/ab", "llm/ef"})
     assert processes.scan(asked, proc) == {"llm": (3, 5, 7), "llm/ab": (5,), "llm/ef": ()}
-    assert processes.attempt_of(5, proc) == "llm"
 
 
 SCANS: dict[str, tuple[tuple[Fake, ...], dict[str, tuple[int, ...]]]] = {
@@ -152,7 +151,3 @@ def await_none(attempt: str) -> None:
     while processes.scan(frozenset({attempt}))[attempt]:
         assert time.monotonic() < deadline, "it is still there"
         time.sleep(0.01)
-
-
-def test_this_process_belongs_to_no_attempt() -> None:
-    assert processes.attempt_of(os.getpid()) is None
