@@ -41,9 +41,9 @@ The cluster autoscaler removes no node with a pod that says safe-to-evict "false
 its key alone, whatever the value, and is bound by it where its DefaultEvictor has `noEvictionPolicy: Mandatory`.
 Karpenter consolidates and drifts no node of a pod that says do-not-disrupt (its reference, Annotations).
 
-No key on a pod opts out of a repair that replaces its node: EKS and GKE repair whole node pools, and do-not-disrupt does
-not stop Karpenter's. Nor should the GPU operator's driver upgrade skip a pod that has GPUs. All of these cordon first,
-and evict: the cordon makes the arbiter move the gang, and until it has, evictions are refused.
+No key on a pod opts out of a repair that replaces its node: EKS and GKE repair whole node pools, and Karpenter's repair
+goes past do-not-disrupt. Nor should the GPU operator's driver upgrade skip a pod that has GPUs. All of these cordon
+first, and evict: the cordon makes the arbiter move the gang, and until it has, evictions are refused.
 """
 
 FORCED_EVICTION = "descheduler.alpha.kubernetes.io/evict"
