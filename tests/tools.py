@@ -58,7 +58,9 @@ def kuberay() -> Path:
     """Return the folder of KubeRay's operator module, which holds its CRDs. Raises UnavailableError."""
     go = shutil.which("go")
     if go is None:
-        raise UnavailableError("KubeRay's CRDs come with its Go module, and there is no Go here: install Go 1.24")
+        raise UnavailableError(
+            "KubeRay's CRDs come with its Go module, and there is no Go here: install Go 1.24 or newer"
+        )
     # Outside of any module of ours, so that nobody's go.mod is asked for.
     done = _run([go, "mod", "download", "-json", KUBERAY], cwd=Path(tempfile.gettempdir()))
     return Path(json.loads(done.stdout)["Dir"])
