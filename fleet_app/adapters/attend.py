@@ -27,6 +27,7 @@ from fleet_app.adapters.local_home import FleetHome
 from fleet_app.adapters.proxy_pods import LabelProxies, PodLabels
 from fleet_app.engine.errors import FleetError
 from fleet_app.gateway.auth import read_token
+from fleet_app.render import names
 from fleet_app.worker.contract import RAY_NAMESPACE
 
 log = logging.getLogger("fleet.attend")
@@ -131,15 +132,16 @@ def _bearer(token: Callable[[], str | None]) -> Callable[[httpx.Request], httpx.
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fleet_app.adapters.attend", description=__doc__)
-    parser.add_argument("--home", type=Path, default=os.environ.get("FLEET_HOME"), help="the fleet's home")
+    parser.add_argument("--home", type=Path, default=os.environ.get("FLEET_HOME"), help="where it has its files")
     parser.add_argument("--name", default="fleet", help="what the fleet is called")
     parser.add_argument("--policy", type=Path, required=True, help="the policy to put in force whenever it changes")
     parser.add_argument("--serve", type=Path, help="Serve's applications (a Serve config file)")
     parser.add_argument("--token", type=Path, help="the file with the gateway's token; without, it is open")
-    parser.add_argument("--dashboard-url", default="http://127.0.0.1:8265", help="Ray's own (default: %(default)s)")
-    parser.add_argument("--host", default="0.0.0.0", help="address of the gateway (default: %(default)s)")  # noqa: S104
-    parser.add_argument("--port", type=int, default=8090, help="port of the gateway (default: %(default)s)")
-    parser.add_argument("--serve-port", type=int, default=8000, help="port of Serve's proxies (default: %(default)s)")
+    dashboard = f"http://127.0.0.1:{names.DASHBOARD_PORT}"
+    parser.add_argument("--dashboard-url", default=dashboard, help="Ray's own (default: %(default)s)")
+    parser.add_argument("--host", default="0.0.0.0", help="address of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=names.GATEWAY_PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--serve-port", type=int, default=names.SERVE_PORT, help="of Serve (default: %(default)s)")
     return parser
 
 

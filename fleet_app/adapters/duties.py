@@ -152,10 +152,10 @@ class HaveArbiter:
         if status in {"PENDING", "RUNNING"}:
             return
         self._job = None
-        said = self._call("GET", f"{_JOBS}{quote(job)}/logs", missing_ok=True).text if status == "FAILED" else ""
+        said = self._call("GET", f"{_JOBS}{quote(job)}/logs").json()["logs"] if status == "FAILED" else ""
         self._call("DELETE", _JOBS + quote(job), missing_ok=True)
         if status == "FAILED":
-            raise FaultError(f"the arbiter does not start: {said[-_LOG_TAIL:]}", where=job)
+            raise FaultError(f"the arbiter does not start: {said.strip()[-_LOG_TAIL:]}", where=job)
 
     def _call(self, method: str, path: str, *, missing_ok: bool = False, **more: Any) -> httpx.Response:
         try:
@@ -177,7 +177,7 @@ class DeployServe:
         self._file = file
         self._ray = ray
         self._note = home.path / "serve.attended.yaml"
-        self._defaults = {"proxy_location": "EveryNode", "http_options": {"host": "0.0.0.0", "port": port}}  # noqa: S104
+        self._defaults = {"proxy_location": "EveryNode", "http_options": {"host": "0.0.0.0", "port": port}}
 
     def tend(self) -> None:
         """Deploy what is new or missing. Raises RequestError when Serve refuses it."""
