@@ -39,7 +39,7 @@ class Keeper:
         with Path(log).open("ab") as out:
             self._children[name] = subprocess.Popen(
                 argv,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509: no threads here, and it is done when Popen returns
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (no threads; done when Popen returns)
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
