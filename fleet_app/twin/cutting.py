@@ -28,14 +28,15 @@ def recut(node: Node, now: float) -> Node:
     for card in node.cards:
         done = card.becomes is not None
         gpus += done and card.becomes == ()
-        cards.append(replace(card, layout=card.becomes, becomes=None, idle_since=now) if done else card)
+        new = card.layout if card.becomes is None else card.becomes
+        cards.append(replace(card, layout=new, becomes=None, idle_since=now) if done else card)
     return replace(node, cards=tuple(cards), capacity=node.capacity + Shape(gpus=gpus))
 
 
 def idled(nodes: Iterable[Node], workloads: Iterable[Workload], services: Iterable[Service], now: float) -> list[Node]:
     """Return the nodes, with since when nothing has been on each card that is cut or shared."""
-    used = {(one.nodes[0], one.card) for one in workloads if one.card is not None and one.nodes}
-    used |= {(grant.node, grant.card) for one in services for grant in one.grants}
+    used: set[tuple[str, int | None]] = {(grant.node, grant.card) for one in services for grant in one.grants}
+    used |= {(one.nodes[0], one.card) for one in workloads if one.card is not None and one.nodes}
     found = []
     for node in nodes:
         cards = []
