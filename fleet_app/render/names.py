@@ -19,6 +19,7 @@ PROXY_LABEL = "fleet/proxy"
 """Of the pods whose Serve proxy takes requests; the service of Serve selects it."""
 
 NODE_LABEL = contract.NODE_LABEL
+POD_LABEL = contract.POD_LABEL
 DRIVER_LABEL = contract.DRIVER_LABEL
 PARTITION_LABEL = contract.PARTITION_LABEL
 
