@@ -27,6 +27,10 @@ from fleet_app.worker.contract import ARBITER_ACTOR, LEASE_STALE_S
 WHO = "helm"
 """Who asked, in the journal, for a policy that came with the chart."""
 
+FORGET_AFTER_S = 15.0
+"""How long after its end a job's entry is removed. Ray looks after a job for some seconds more, and when its entry is
+gone by then writes a new one, that the job failed."""
+
 _LOG_TAIL = 1000
 _ACTORS = "/api/v0/actors"
 _JOBS = "/api/jobs/"
@@ -116,9 +120,11 @@ class HaveArbiter:
         self._dashboard_url = dashboard_url
         self._clock = clock
         self._job: str | None = None
+        self._ended: tuple[str, float] | None = None
 
     def tend(self) -> None:
         """Start it when Ray knows none; one that is restarting is Ray's business."""
+        self._forget()
         if self._job is not None:
             self._follow(self._job)
         elif not self._vouched() and not self._known() and self._home.policy.exists():
@@ -151,11 +157,17 @@ class HaveArbiter:
         status = answer.json()["status"] if answer.is_success else "LOST"  # with the head that it ran on
         if status in {"PENDING", "RUNNING"}:
             return
-        self._job = None
-        said = self._call("GET", f"{_JOBS}{quote(job)}/logs").json()["logs"] if status == "FAILED" else ""
-        self._call("DELETE", _JOBS + quote(job), missing_ok=True)
+        self._job, self._ended = None, (job, self._clock())
         if status == "FAILED":
-            raise FaultError(f"the arbiter does not start: {said.strip()[-_LOG_TAIL:]}", where=job)
+            said = self._call("GET", f"{_JOBS}{quote(job)}/logs").json()["logs"].strip()
+            raise FaultError(f"the arbiter does not start: {said[-_LOG_TAIL:]}", where=job)
+
+    def _forget(self) -> None:
+        """Let no job of ours stay in everybody's lists."""
+        if self._ended is None or self._clock() - self._ended[1] < FORGET_AFTER_S:
+            return
+        job, self._ended = self._ended[0], None
+        self._call("DELETE", _JOBS + quote(job), missing_ok=True)
 
     def _call(self, method: str, path: str, *, missing_ok: bool = False, **more: Any) -> httpx.Response:
         try:

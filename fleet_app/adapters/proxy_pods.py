@@ -7,62 +7,51 @@ labels, as when the head is away, they stay: a pod that dies leaves the Service 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import Any
 
 import httpx
-import kubernetes
-import urllib3
 
 from fleet_app.adapters import serve_rest
-from fleet_app.engine.errors import FaultError
+from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
+from fleet_app.adapters.kube_nodes import CLUSTER_LABEL
+from fleet_app.engine.errors import NotFoundError
 from fleet_app.render import names
 
-CALL_S = 10.0
 LOOK_EVERY = 10
 
 
 class PodLabels:
     """The pods of one cluster, by the Kubernetes API."""
 
-    def __init__(self, api: Any, cluster: str, namespace: str) -> None:
-        """Speak through this CoreV1Api."""
-        self._api = api
+    def __init__(self, kube: Kube, cluster: str, namespace: str) -> None:
+        """Ask this API server."""
+        self._kube = kube
         self._cluster = cluster
         self._namespace = namespace
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> PodLabels | None:
-        """Return the pods of the cluster that the environment names; None outside of Kubernetes."""
+        """Return the pods of the cluster that the environment names; None outside of Kubernetes. Raises FaultError."""
         cluster, namespace = environment.get(names.CLUSTER_VARIABLE), environment.get(names.NAMESPACE_VARIABLE)
-        if not cluster or not namespace:
-            return None
-        kubernetes.config.load_incluster_config()
-        return cls(kubernetes.client.CoreV1Api(), cluster, namespace)
+        return cls(Kube.of_pod(), cluster, namespace) if cluster and namespace else None
 
     def look(self) -> dict[str, tuple[str, bool]]:
-        """Return address, and whether it has the label, of each running pod by name. Raises FaultError."""
-        selector = f"ray.io/cluster={self._cluster}"
-        try:
-            found = self._api.list_namespaced_pod(self._namespace, label_selector=selector, _request_timeout=CALL_S)
-        except (kubernetes.client.ApiException, urllib3.exceptions.HTTPError) as error:
-            raise FaultError(f"Kubernetes does not answer ({error})", where="pods") from error
+        """Return address, and whether it has the label, of each pod that has one, by name. Raises FleetError."""
+        ours = f"{CLUSTER_LABEL}={self._cluster}"
+        found = self._kube.ask(self._kube.core.list_namespaced_pod, self._namespace, label_selector=ours)
         return {
-            pod.metadata.name: (pod.status.pod_ip, names.PROXY_LABEL in (pod.metadata.labels or {}))
-            for pod in found.items
-            if pod.status.pod_ip and pod.metadata.deletion_timestamp is None
+            pod["metadata"]["name"]: (address, names.PROXY_LABEL in (pod["metadata"].get("labels") or {}))
+            for pod in found.get("items") or []
+            if (address := (pod.get("status") or {}).get("podIP"))
         }
 
     def label(self, pod: str, *, on: bool) -> None:
-        """Give a pod the label or take it away; nothing happens when the pod is gone. Raises FaultError."""
+        """Give a pod the label or take it away; nothing happens when the pod is gone. Raises FleetError."""
         body = {"metadata": {"labels": {names.PROXY_LABEL: "true" if on else None}}}
-        try:
-            self._api.patch_namespaced_pod(pod, self._namespace, body, _request_timeout=CALL_S)
-        except kubernetes.client.ApiException as error:
-            if error.status != httpx.codes.NOT_FOUND:
-                raise FaultError(f"Kubernetes refuses ({error.reason})", where=pod) from error
-        except urllib3.exceptions.HTTPError as error:
-            raise FaultError(f"Kubernetes does not answer ({error})", where=pod) from error
+        call = self._kube.core.patch_namespaced_pod
+        with contextlib.suppress(NotFoundError):
+            self._kube.ask(call, pod, self._namespace, body=body, _content_type=MERGE_PATCH)
 
 
 class LabelProxies:

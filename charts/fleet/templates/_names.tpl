@@ -7,13 +7,10 @@
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
 {{- fail (printf "the release's name %q is the RayCluster's: it must begin with a letter, and have no dots" .Release.Name) -}}
 {{- end -}}
-{{- $policy := include "fleet.policy" . | fromYaml -}}
-{{- if hasKey $policy "Error" -}}
-{{- fail (printf "policy: is no YAML: %s" $policy.Error) -}}
-{{- end -}}
+{{- $classes := (include "fleet.facts" . | fromJson).classes -}}
 {{- range $class, $settings := .Values.classes -}}
-{{- if not (hasKey $policy.classes $settings.priorityClass) -}}
-{{- fail (printf "classes.%s.priorityClass: the policy has no class %q; it has %s" $class $settings.priorityClass (keys $policy.classes | sortAlpha | join ", ")) -}}
+{{- if not (hasKey $classes $settings.priorityClass) -}}
+{{- fail (printf "classes.%s.priorityClass: the policy has no class %q; it has %s" $class $settings.priorityClass (keys $classes | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.auth.ray (not .Values.auth.enabled) -}}
@@ -23,6 +20,23 @@
 
 {{- define "fleet.policy" -}}
 {{- required "policy: is empty: give one with --set-file policy=fleet.yaml" .Values.policy -}}
+{{- end -}}
+
+{{/* What of the policy the chart needs, what it leaves out as fleet_app/policy/schema.py fills it in. As JSON. */}}
+{{- define "fleet.facts" -}}
+{{- $policy := include "fleet.policy" . | fromYaml -}}
+{{- if hasKey $policy "Error" -}}
+{{- fail (printf "policy: is no YAML: %s" $policy.Error) -}}
+{{- end -}}
+{{- $standard := dict "serving-production" (dict "value" 100000) "training-committed" (dict "value" 50000) "training-backfill" (dict "value" 1000) -}}
+{{- $drain := $policy.drain | default dict -}}
+{{- toJson (dict
+  "classes" ($policy.classes | default $standard)
+  "service" (($policy.default_class | default dict).service | default "serving-production")
+  "levels" (($policy.topology | default dict).levels | default (list "spine" "leaf"))
+  "graces" (list ($drain.grace | default "120s") ($drain.longest_grace | default "10m"))
+  "kubernetes" ($policy.kubernetes | default dict)
+) -}}
 {{- end -}}
 
 {{- define "fleet.labels" -}}
@@ -69,8 +83,10 @@ fleet/cluster: {{ .Release.Name }}
 
 {{/* How long a worker may take to end: longer than the longest drain that the policy allows. */}}
 {{- define "fleet.grace" -}}
-{{- $drain := (include "fleet.policy" . | fromYaml).drain | default dict -}}
-{{- $longest := max (include "fleet.seconds" ($drain.grace | default "120s") | int64) (include "fleet.seconds" ($drain.longest_grace | default "10m") | int64) -}}
+{{- $longest := 0 -}}
+{{- range (include "fleet.facts" . | fromJson).graces -}}
+{{- $longest = max $longest (include "fleet.seconds" . | int64) -}}
+{{- end -}}
 {{- $given := .Values.workers.terminationGraceSeconds -}}
 {{- if and $given (le ($given | int64) $longest) -}}
 {{- fail (printf "workers.terminationGraceSeconds: %d is not more than the policy's longest grace of %d s: pods would be killed in the middle of a checkpoint" ($given | int64) $longest) -}}

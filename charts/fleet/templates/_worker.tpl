@@ -2,7 +2,7 @@
 
 {{- define "fleet.groupName" -}}
 {{- $parts := list .class -}}
-{{- range $level := (include "fleet.policy" .root | fromYaml).topology.levels -}}
+{{- range $level := (include "fleet.facts" .root | fromJson).levels -}}
 {{- with get $.domain.levels $level -}}{{- $parts = append $parts (lower .) -}}{{- end -}}
 {{- end -}}
 {{- if .several -}}{{- $parts = append $parts .shapeName -}}{{- end -}}

@@ -7,18 +7,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from kubernetes.client import ApiException
 
 from fleet_app.adapters.attend import EVERY_S, LONGEST_PAUSE_S, Attendant
-from fleet_app.adapters.duties import ApplyPolicy, DeployServe, HaveArbiter, KeepGateway
+from fleet_app.adapters.duties import FORGET_AFTER_S, ApplyPolicy, DeployServe, HaveArbiter, KeepGateway
 from fleet_app.adapters.local_home import FleetHome
 from fleet_app.adapters.proxy_pods import LOOK_EVERY, LabelProxies, PodLabels
-from fleet_app.engine.errors import FaultError, RequestError
+from fleet_app.engine.errors import FaultError, NotFoundError, RequestError
 
 POLICY = (Path(__file__).parents[3] / "clusters" / "small.yaml").read_text(encoding="utf-8")
 SERVE = "applications: [{name: chat, import_path: 'a:b'}, {name: search, import_path: 'c:d'}]"
@@ -229,14 +227,19 @@ def test_no_arbiter_starts_in_a_home_without_a_policy(home):
 
 
 def test_one_job_at_a_time_starts_it_and_leaves_no_trace(home):
-    job = "/api/jobs/fleet-attend-1000000"
+    job, now = "/api/jobs/fleet-attend-1000000", [1000.0]
     ray = Asked({ACTORS: actors(), ("POST", "/api/jobs/"): {}, ("GET", job): {"status": "RUNNING"}})
-    duty = arbiter(home, ray)
+    home.policy.write_text(POLICY)
+    duty = HaveArbiter(ray.client(), home, "http://ray", lambda: now[0])
     duty.tend()
     duty.tend()
     assert json.loads(ray.seen[1][2])["entrypoint"].endswith(f"--home {home.path} --dashboard-url http://ray")
-    ray.answers[("GET", job)] = {"status": "SUCCEEDED"}
-    ray.answers[("DELETE", job)] = {}
+    ray.answers |= {("GET", job): {"status": "SUCCEEDED"}, ("DELETE", job): {}, ACTORS: actors("ALIVE")}
+    duty.tend()
+    duty.tend()
+    assert not ray.did("DELETE")  # Ray still looks after it
+    now[0] += FORGET_AFTER_S
+    duty.tend()
     duty.tend()
     assert (ray.did("POST"), ray.did("DELETE")) == (["/api/jobs/"], [job])
 
@@ -328,38 +331,46 @@ def test_a_config_that_serve_refused_is_deployed_again(home, tmp_path):
 
 
 class FakeKubernetes:
-    """As much of CoreV1Api as the labels take."""
+    """As much of Kube, and of its CoreV1Api, as the labels take."""
 
     def __init__(self, **pods: str) -> None:
         self.labels: dict[str, dict[str, Any]] = {name: {} for name in pods}
         self.addresses = pods
         self.listed = 0
-        self.leaving: set[str] = set()
+        self.core = self
 
-    def list_namespaced_pod(self, namespace: str, *, label_selector: str, _request_timeout: float) -> Any:
+    def ask(self, call: Callable[..., dict[str, Any]], *names: str, **options: Any) -> dict[str, Any]:
+        return call(*names, **options)
+
+    def list_namespaced_pod(self, namespace: str, *, label_selector: str) -> dict[str, Any]:
         assert (namespace, label_selector) == ("ns", "ray.io/cluster=fleet")
         self.listed += 1
-        return SimpleNamespace(items=[self._pod(name) for name in self.addresses])
+        return {
+            "items": [
+                {"metadata": {"name": name, "labels": self.labels[name]}, "status": {"podIP": address}}
+                for name, address in self.addresses.items()
+            ]
+        }
 
-    def _pod(self, name: str) -> Any:
-        gone = "now" if name in self.leaving else None
-        metadata = SimpleNamespace(name=name, labels=self.labels[name], deletion_timestamp=gone)
-        return SimpleNamespace(metadata=metadata, status=SimpleNamespace(pod_ip=self.addresses[name]))
-
-    def patch_namespaced_pod(self, name: str, namespace: str, body: Any, *, _request_timeout: float) -> None:
+    def patch_namespaced_pod(self, name: str, namespace: str, *, body: Any, _content_type: str) -> dict[str, Any]:
         if name not in self.labels:
-            raise ApiException(status=404)
+            raise NotFoundError("no such pod", where=name)
         for key, value in body["metadata"]["labels"].items():
             if value is None:
                 del self.labels[name][key]
             else:
                 self.labels[name][key] = value
+        return {}
+
+
+def labels(kubernetes: FakeKubernetes) -> PodLabels:
+    return PodLabels(kubernetes, "fleet", "ns")  # type: ignore[arg-type]  # as much of it as it takes
 
 
 def test_a_pod_has_the_label_while_its_proxy_takes_requests():
     kubernetes = FakeKubernetes(a="1.1", b="1.2", c="1.3", unscheduled="")
     ray = Asked({("GET", APPLICATIONS): running(proxies={"1.1": "HEALTHY", "1.2": "DRAINING"})})
-    duty = LabelProxies(ray.client(), PodLabels(kubernetes, "fleet", "ns"))
+    duty = LabelProxies(ray.client(), labels(kubernetes))
     duty.tend()
     assert kubernetes.labels == {"a": {"fleet/proxy": "true"}, "b": {}, "c": {}, "unscheduled": {}}
     ray.answers[("GET", APPLICATIONS)] = running(proxies={"1.1": "UNHEALTHY", "1.3": "HEALTHY"})
@@ -370,7 +381,7 @@ def test_a_pod_has_the_label_while_its_proxy_takes_requests():
 def test_kubernetes_is_asked_when_proxies_change_and_now_and_then():
     kubernetes = FakeKubernetes(a="1.1")
     ray = Asked({("GET", APPLICATIONS): running(proxies={"1.1": "HEALTHY"})})
-    duty = LabelProxies(ray.client(), PodLabels(kubernetes, "fleet", "ns"))
+    duty = LabelProxies(ray.client(), labels(kubernetes))
     for _ in range(2 * LOOK_EVERY):
         duty.tend()
     assert kubernetes.listed == 3
@@ -384,7 +395,7 @@ def test_a_serve_that_cannot_be_asked_changes_no_label():
     kubernetes = FakeKubernetes(a="1.1")
     kubernetes.labels["a"]["fleet/proxy"] = "true"
     with pytest.raises(FaultError):
-        LabelProxies(nobody(), PodLabels(kubernetes, "fleet", "ns")).tend()
+        LabelProxies(nobody(), labels(kubernetes)).tend()
     assert kubernetes.labels["a"] == {"fleet/proxy": "true"}
 
 
