@@ -75,6 +75,13 @@ def test_the_arbiter_may_do_what_it_does_and_no_more(render):
     }
 
 
+def test_what_retires_a_fleet_may_delete_that_fleet_and_nothing_else(render):
+    role = named(render("--set", "redis.enabled=true"), "Role", "fleet-retire")
+    assert rights(role, everywhere=False) == {
+        ("ray.io", "rayclusters", verb, RELEASE, False) for verb in ("get", "delete")
+    }
+
+
 def rights(role: Object, *, everywhere: bool) -> set[tuple[str, str, str, str, bool]]:
     return {
         (group, resource, verb, only, everywhere)
