@@ -84,7 +84,7 @@ def _redis(site: Site) -> Object:
         "matchExpressions": [{"key": "ray.io/node-type", "operator": "In", "values": ["head", "redis-cleanup"]}],
     }
     rules: Rules = {"egress": [{"to": [{"podSelector": {}}], "ports": _ports(_REDIS_PORT)}]}
-    return _object(site, "redis", "The head, and KubeRay's clean-up after it, reach Redis.", askers, rules)
+    return _object(site, "to-redis", "The head, and KubeRay's clean-up after it, reach Redis.", askers, rules)
 
 
 def _outside(site: Site, policy: PolicyFile) -> Object:
