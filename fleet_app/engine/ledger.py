@@ -122,9 +122,10 @@ class Ledger:
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
         key = (workload.priority, workload.kind)
-        if key not in self._known.classes:
-            self._known.classes[key] = class_of(self.policy, workload)
-        return self._known.classes[key]
+        known = self._known.classes.get(key)
+        if known is None:
+            known = self._known.classes[key] = class_of(self.policy, workload)
+        return known
 
     def keep_out(self, name: str) -> None:
         """Place nothing new on a node from now on; one that takes nothing anyway stays as it is."""
@@ -305,13 +306,11 @@ class Ledger:
     def alike(self) -> list[tuple[Node, int]]:
         """Return one node of each sort, and how many there are: of one class, capacity and block, sound or not."""
         if not self._known.alike:
-            count: dict[object, int] = defaultdict(int)
-            first: dict[object, Node] = {}
+            sorts: dict[object, list[Node]] = defaultdict(list)
             for node in self.nodes.values():
-                sort = (node.domains, node.node_class, node.accelerator, node.driver, node.capacity)
-                count[sort] += 1
-                first.setdefault(sort, node)
-            self._known.alike = [(node, count[sort]) for sort, node in first.items()]
+                sort = (node.domains, node.node_class, node.accelerator, node.driver, node.capacity.parts)
+                sorts[sort].append(node)
+            self._known.alike = [(nodes[0], len(nodes)) for nodes in sorts.values()]
         return self._known.alike
 
     def _enter_all(self, state: FleetState) -> None:

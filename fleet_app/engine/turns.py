@@ -95,5 +95,4 @@ def _by_share(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
 
 def _deep(tree: QuotaTree, team: str) -> bool:
     """Return whether a team lies more than one level below the top of its cohort."""
-    parent = tree.parent(team) if team in tree.entries else None
-    return parent is not None and tree.parent(parent) is not None
+    return len(tree.paths.get(team, ())) > 2
