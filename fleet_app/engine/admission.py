@@ -42,7 +42,7 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
     for line in in_turn(ledger, watch):
         workload = line.first
         ahead = _ahead(first, workload) if first else None
-        question = _asked(ledger, line) if ahead is None else (workload.team, ahead)
+        question = _asked(ledger, line.asked, workload) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
             yield known.of(workload.name)
@@ -77,10 +77,9 @@ def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str |
     return None
 
 
-def _asked(ledger: Ledger, line: Line) -> object:
+def _asked(ledger: Ledger, asked: int, workload: Workload) -> object:
     """Return what the answer depends on; whether it was torn down only where spares are kept for such (P8)."""
-    first = line.first
-    return (line.asked, passed(ledger, first), is_barred(ledger, first))
+    return (asked, passed(ledger, workload), is_barred(ledger, workload))
 
 
 def _answer(ledger: Ledger, workload: Workload, gate: Gate | None, ahead: str | None, *, watched: bool) -> Answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from fleet_app.engine import quota
@@ -23,7 +24,7 @@ from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.transfers import quotas_at
-from fleet_app.engine.values import NOTHING, Condition, Node, Shape, smaller, total
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape, left_of, smaller, total
 from fleet_app.engine.workload import Workload
 
 
@@ -69,6 +70,8 @@ class _Known:
     lost_gpu_s: dict[str, float] = field(default_factory=dict)
     lodgers: dict[str, Lodgers] = field(default_factory=dict)
     borrowed: dict[str, int] = field(default_factory=dict)
+    available: dict[str, int] = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
     alike: list[tuple[Node, int]] = field(default_factory=list)
 
 
@@ -87,7 +90,7 @@ class Ledger:
         """Enter every fact of the state once; the order of its parts means nothing."""
         self.policy = shifted(policy, state.crossings) if state.crossings else policy
         self.now = now
-        self.nodes = {node.name: node for node in sorted(state.nodes, key=lambda n: (n.domains, n.name))}
+        self.nodes = {node.name: node for node in sorted(state.nodes, key=attrgetter("domains", "name"))}
         for quarantined in state.quarantines:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
@@ -230,11 +233,22 @@ class Ledger:
 
     def available(self, team: str) -> int:
         """Return how many more GPUs the team may take now, and leave to others what is kept for them."""
-        return min(quota.available(self.tree, self.used, team), self.available_soon(team))
+        known = self._known.available.get(team)
+        if known is None:
+            left = min(quota.available(self.tree, self.used, team), self.available_soon(team))
+            known = self._known.available[team] = left
+        return known
 
     def available_soon(self, team: str) -> int:
         """Return how many more GPUs the team may take once everything that is leaving has left."""
         return quota.available(self.tree, self.used_soon, team)
+
+    def largest(self, team: str) -> int:
+        """Return the most GPUs that the team could ever take, with nothing else in use."""
+        known = self._known.largest.get(team)
+        if known is None:
+            known = self._known.largest[team] = quota.largest(self.tree, team)
+        return known
 
     def lodging(self, nodes: Iterable[str]) -> list[Workload]:
         """Return who on the nodes may be asked to leave and was not yet, by name."""
@@ -323,8 +337,9 @@ class Ledger:
         seats: dict[str, list[Shape]] = defaultdict(list)
         leaving: list[Workload] = []
         for workload in self.holding:
-            self._enter(workload, taken, seats)
-            if workload.leaving:
+            leaves = workload.leaving
+            self._enter(workload, taken, seats, stays=not leaves)
+            if leaves:
                 leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
@@ -332,8 +347,9 @@ class Ledger:
                 self.replicas[grant.node] += 1
             taken[service.team] += service.shape.gpus * len(service.grants)
             self.firm[service.team] += service.shape.gpus * len(service.grants)
-        for node in self.free.keys() & seats.keys():
-            self.free[node] -= total(seats[node])
+        for node, shapes in seats.items():
+            if node in self.free:
+                self.free[node] = left_of(self.free[node], shapes)
         for name, free in self.free.items():
             self.most_gpus[name] = free.gpus + sum([lodger.shape.gpus for lodger in self.lodgers.get(name, ())])
         for team in sorted(taken):
@@ -347,7 +363,9 @@ class Ledger:
         if self.calendar is not None:
             self.calendar.seat_all(self.holding, self.class_of)
 
-    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
+    def _enter(
+        self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]], *, stays: bool
+    ) -> None:
         """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
         mixed = bool(workload.groups)
         gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)
@@ -355,7 +373,6 @@ class Ledger:
         yields = self.class_of(workload).yields
         if not yields:
             self.firm[workload.team] += gpus
-        stays = not workload.leaving
         elastic = workload.minimum is not None
         if elastic:
             self.going += [member_of(workload, node) for node in self.members.enter(workload)] if stays else []
@@ -388,10 +405,11 @@ class Ledger:
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
         self._known.borrowed.clear()
+        self._known.available.clear()
 
 
 def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workload]]:
     """Return those that wait, in no order, and those that have nodes, by name."""
     queued = Phase.QUEUED
     holding = [one for one in workloads if one.phase is not queued and one.holding]
-    return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
+    return [one for one in workloads if one.phase is queued], sorted(holding, key=attrgetter("name"))

@@ -19,9 +19,9 @@ from fleet_app.engine.policy import Quota
 class QuotaTree:
     """The entries by name, with what each subtree holds and never lends, in GPUs.
 
-    `paths` are, for each entry, itself and those above it, up to the top of its cohort. `weights` is the least common multiple
-    of all weights, so that shares by weight compare as whole numbers. `strict` names the entries whose queues are taken
-    strictly in order.
+    `paths` are, for each entry, itself and those above it, up to the top of its cohort. `weights` is the least common
+    multiple of all weights, so that shares by weight compare as whole numbers. `strict` names the entries whose queues
+    are taken strictly in order.
     """
 
     entries: Mapping[str, Quota]

@@ -348,7 +348,7 @@ def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
     if not shape.fits_beside(room, theirs):
         return None
     to_spare = room + theirs - shape
-    if not any([one.shape.fits(to_spare) for one in able]):
+    if not any(one.shape.fits(to_spare) for one in able):
         return tuple(sorted(able, key=_name))
     return _fewest(ledger, shape, node, room, able)
 

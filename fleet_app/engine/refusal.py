@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fleet_app.engine import placement, quota, reclaim
+from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
@@ -179,7 +179,7 @@ def _lent(ledger: Ledger, team: str, *, may_borrow: bool) -> tuple[int, int]:
     """Return the most GPUs a team could ever take for what yields, and what is left of that now."""
     left = ledger.available(team)
     if may_borrow:
-        return quota.largest(ledger.tree, team), left
+        return ledger.largest(team), left
     nominal = ledger.tree.nominal(team)
     return nominal, min(left, nominal - ledger.used.get(team, 0))
 

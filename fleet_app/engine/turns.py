@@ -40,7 +40,8 @@ def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
 def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list[Sort]]:
     """Return the sorts of work that wait, by their rank, and whether they were torn down."""
     rank = ranking(ledger.policy, ledger.now)
-    sorts: dict[object, Sort] = {}
+    bands: dict[tuple[Rank, bool], list[Sort]] = defaultdict(list)
+    sorts: dict[object, list[Workload]] = {}
     asks: dict[object, int] = {}
     for one in ledger.waiting:
         ranked = None if rank is by_priority else rank(one)
@@ -48,14 +49,13 @@ def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list
         key = (asked, one.requeued, one.max_run_s, one.grace_s, ranked, one.name == watch)
         known = sorts.get(key)
         if known is None:
-            sorts[key] = Sort(asks.setdefault(asked, len(asks)), [one])
+            sorts[key] = [one]
+            bands[rank(one), one.requeued].append(Sort(asks.setdefault(asked, len(asks)), sorts[key]))
         else:
-            known.waiting.append(one)
-    bands: dict[tuple[Rank, bool], list[Sort]] = defaultdict(list)
-    for sort in sorts.values():
-        if len(sort.waiting) > 1:
-            sort.waiting.sort(key=place, reverse=True)
-        bands[rank(sort.first), sort.first.requeued].append(sort)
+            known.append(one)
+    for alike in sorts.values():
+        if len(alike) > 1:
+            alike.sort(key=place, reverse=True)
     return bands
 
 

@@ -81,6 +81,15 @@ def total(shapes: Sequence[Shape]) -> Shape:
     )
 
 
+def left_of(room: Shape, shapes: Sequence[Shape]) -> Shape:
+    """Return what the shapes leave of a room, part by part; parts may be negative."""
+    return Shape(
+        gpus=room.gpus - sum([shape.gpus for shape in shapes]),
+        cpu_milli=room.cpu_milli - sum([shape.cpu_milli for shape in shapes]),
+        memory_mib=room.memory_mib - sum([shape.memory_mib for shape in shapes]),
+    )
+
+
 def smaller(room: Shape, shape: Shape) -> Shape:
     """Return what of a shape there is room for, part by part."""
     return Shape(
