@@ -278,6 +278,8 @@ class Ledger:
     def _as_one(self, lodgers: Sequence[Workload]) -> Lodgers:
         if not lodgers:
             return NO_LODGERS
+        if len(lodgers) == 1:
+            return self._alone(lodgers[0])
         lost = [self.lost_gpu_s(one) / len(one.nodes) for one in lodgers]
         gpus = [one.shape.gpus for one in lodgers]
         priorities = [one.priority for one in lodgers]
@@ -290,6 +292,11 @@ class Ledger:
             all_lost=sum(lost),
             rates=tuple(sorted([(each / has, has) for each, has in zip(lost, gpus, strict=True) if has])),
         )
+
+    def _alone(self, lodger: Workload) -> Lodgers:
+        """Return one who is alone on a node: as most are, it is worth not to sort and to sum."""
+        lost, priority = self.lost_gpu_s(lodger) / len(lodger.nodes), lodger.priority
+        return Lodgers(lodger.shape, lodger.shape.gpus, priority, priority, lost, lost, ())
 
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
@@ -363,9 +370,7 @@ class Ledger:
         if self.calendar is not None:
             self.calendar.seat_all(self.holding, self.class_of)
 
-    def _enter(
-        self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]], *, stays: bool
-    ) -> None:
+    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]], *, stays: bool) -> None:
         """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
         mixed = bool(workload.groups)
         gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)

@@ -189,9 +189,8 @@ def _may_ask(ledger: Ledger, asker: Asker, lodger: Workload) -> bool:
 def most_room(ledger: Ledger, asker: Asker, node: Node) -> Shape:
     """Return the room on a node once all that may be asked to leave have left."""
     room = ledger.soon(node.name)
-    for victim in candidates(ledger, asker, ledger.lodgers.get(node.name, ())):
-        room += victim.shape
-    return room
+    able = candidates(ledger, asker, ledger.lodgers.get(node.name, ()))
+    return room + total([victim.shape for victim in able]) if able else room
 
 
 def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Test) -> Victims | None:
@@ -208,8 +207,9 @@ def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Tes
         if (best is not None and least > _and_a_rounding(best[0])) or not may_go(chosen):
             return
         if enough(chosen):
-            needed = pruned(ledger, chosen, enough)
-            best = min(filter(None, (best, (cost(ledger, needed), needed))), key=lambda known: known[0])
+            needed = pruned(ledger, chosen, enough) if len(chosen) > 1 else chosen
+            found = (cost(ledger, needed), needed)
+            best = found if best is None or found[0] < best[0] else best
             return
         for place, victim in enumerate(rest):
             more = (max(least[0], victim.priority), least[1] + ledger.lost_gpu_s(victim))

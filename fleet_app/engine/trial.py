@@ -7,7 +7,7 @@ what victims cost or which to choose.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,9 +58,9 @@ class Trial:
         self.room = {name: ledger.soon(name) for name in self.nodes}
         self.books = dict(ledger.used_soon)
         self.gone: dict[str, Workload] = {}
-        self.fits: Counter[Block] = Counter(
-            self.nodes[name].block(self.asker.depth) for name, room in self.room.items() if asker.shape.fits(room)
-        )
+        self.fits: dict[Block, int] = defaultdict(int)
+        for node in self.fitting():
+            self.fits[node.block(asker.depth)] += 1
         self.tally = None if asker.sought is None else Tally(asker.sought, self.nodes, self.has_room)
         self.ample = (
             sum(count >= asker.bundles for count in self.fits.values()) if self.tally is None else self.tally.ample
