@@ -15,6 +15,7 @@ from fleet_app.engine.lines import Line, Sort, place
 from fleet_app.engine.ordering import Rank, by_priority, ranking
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.shares import Shares
+from fleet_app.engine.workload import Workload
 
 
 def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
