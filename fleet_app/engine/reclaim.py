@@ -215,7 +215,7 @@ def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Tes
             more = (max(least[0], victim.priority), least[1] + ledger.lost_gpu_s(victim))
             search((*chosen, victim), more, rest[place + 1 :])
 
-    search((), (-1, 0.0), sorted(able, key=lambda one: _price(ledger, one)))
+    search((), (-1, 0.0), sorted(able, key=partial(_price, ledger)))
     return None if best is None else tuple(sorted(best[1], key=_name))
 
 
@@ -227,7 +227,7 @@ def _and_a_rounding(price: Cost) -> tuple[int, float]:
 def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims:
     """Drop every victim without whom it is still enough, the dearest first (R4)."""
     chosen = tuple(victims)
-    for victim in sorted(chosen, key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(chosen, key=partial(_price, ledger), reverse=True):
         rest = tuple(one for one in chosen if one.name != victim.name)
         if enough(rest):
             chosen = rest
@@ -240,7 +240,7 @@ def borrowers(ledger: Ledger, asker: Asker) -> Victims | None:
     for_the_books(ledger, asker, trial)
     if not trial.books_allow():
         return None
-    for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(trial.gone.values(), key=partial(_price, ledger), reverse=True):
         trial.stay(victim)
         if not trial.books_allow():
             trial.leave((victim,))
@@ -390,7 +390,7 @@ def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
     """Let borrowers leave, the cheapest first, until the cohort's books allow the placement too (R5)."""
     if trial.books_allow():
         return
-    for one in sorted(ledger.lodging(ledger.nodes), key=lambda one: cost(ledger, (one,))):
+    for one in sorted(ledger.lodging(ledger.nodes), key=partial(_price, ledger)):
         if one.name not in trial.gone and _is_elsewhere(ledger, asker, trial, one):
             trial.leave((one,))
             if trial.books_allow():
@@ -399,7 +399,7 @@ def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
 
 def needed_of(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
     """Return those in the trial without whom it is not enough, the dearest spared first (R4)."""
-    for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(trial.gone.values(), key=partial(_price, ledger), reverse=True):
         trial.stay(victim)
         if not (trial.ample if room_only else trial.enough()):
             trial.leave((victim,))

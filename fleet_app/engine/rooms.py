@@ -115,7 +115,7 @@ class _Later:
                 self.least[node.name] = least
                 self.cheapest.append((least, place))
                 ever.append(place)
-                if least is NOBODY:
+                if least == NOBODY:
                     soon.append(place)
         self.cheapest.sort()
         self.soon, self.ever = _Some(nodes, soon), _Some(nodes, ever)
@@ -123,15 +123,18 @@ class _Later:
     def look(self, name: str, place: int) -> None:
         """Look again at a node on which something changed."""
         before, after = self.least.pop(name, None), self._least_on(name)
-        self.soon.put(place, there=after is NOBODY)
-        self.ever.put(place, there=after is not None)
         if after is not None:
             self.least[name] = after
-        if before != after:
-            if before is not None:
-                del self.cheapest[bisect_left(self.cheapest, (before, place))]
-            if after is not None:
-                insort(self.cheapest, (after, place))
+        if before == after:
+            return
+        if before is not None:
+            del self.cheapest[bisect_left(self.cheapest, (before, place))]
+        if after is not None:
+            insort(self.cheapest, (after, place))
+        if before is None or after is None:
+            self.ever.put(place, there=after is not None)
+        if NOBODY in {before, after}:
+            self.soon.put(place, there=after == NOBODY)
 
     def _least_on(self, name: str) -> Least | None:
         """Return the least that could have to be lost on a node for the shape to fit; None when it never would."""
