@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from fleet_app.adapters import kube_nodes
@@ -41,9 +41,10 @@ MOST_SINGLE = 20
 class KubePools:
     """The worker groups of the RayCluster of that name."""
 
-    def __init__(self, kube: Kube, cluster: str, namespace: str, clock: Clock) -> None:
-        """Look at nothing yet."""
-        self._kube = kube
+    def __init__(self, connect: Callable[[], Kube], cluster: str, namespace: str, clock: Clock) -> None:
+        """Look at nothing yet; `connect` says where the API server is, and is asked again until it does."""
+        self._connect = connect
+        self._connected: Kube | None = None
         self._cluster = cluster
         self._namespace = namespace
         self._clock = clock
@@ -58,6 +59,12 @@ class KubePools:
         """Who makes nodes on demand."""
         self.tell: Callable[[PoolsView], None] = lambda view: None
         """Who wants to hear of every look."""
+
+    @property
+    def _kube(self) -> Kube:
+        if self._connected is None:
+            self._connected = self._connect()
+        return self._connected
 
     def observe(self) -> PoolsView | None:
         """Return what was last seen."""
@@ -80,8 +87,9 @@ class KubePools:
                 self.turn(look=look)
             except Exception as error:  # the one guard of this thread: whatever it was, the next turn looks anew
                 log.exception("a turn failed")
-                self._troubles["turn"] = repr(error)
-                self._show()
+                self._view = replace(self._view, troubles=(f"a turn failed: {error!r}",))
+            with suppress(OSError):
+                self.tell(self._view)
             time.sleep(REST_S)
             self._wake.wait(max(0.0, looked_at + LOOK_S - time.monotonic()))
 
@@ -126,13 +134,12 @@ class KubePools:
             held_machines=held.of(names.HELD_NODE),
             troubles=tuple(f"{what}: {why}" for what, why in sorted(self._troubles.items())),
         )
-        self.tell(self._view)
 
     # Looking.
 
     def _look(self) -> None:
         at = self._clock.now()
-        cluster, pods = self._ray_cluster(), self._pods()
+        cluster, pods = self._see()
         nodes = self._kube.ask(self._kube.core.list_node, label_selector=names.CLASS_LABEL).get("items") or []
         labelled = {node["metadata"]["name"] for node in nodes}
         others = sorted({pod.view.machine for pod in pods} - labelled - {""})
@@ -153,10 +160,20 @@ class KubePools:
         )
         return kube_nodes.ray_cluster(found)
 
-    def _pods(self) -> list[Pod]:
+    def _see(self) -> tuple[RayCluster, list[Pod]]:
+        """Return the RayCluster, and its pods no earlier than that. Raises ConflictError when they are of an older day.
+
+        The operator changes the RayCluster's status when it has replaced a pod, so what a patch of that version rests
+        on holds of the pods too.
+        """
+        cluster = self._ray_cluster()
         ours = f"{kube_nodes.CLUSTER_LABEL}={self._cluster},{kube_nodes.TYPE_LABEL}=worker"
         found = self._kube.ask(self._kube.core.list_namespaced_pod, self._namespace, label_selector=ours)
-        return kube_nodes.worker_pods(found)
+        if not kube_nodes.as_new(found, cluster):
+            raise ConflictError(
+                "the list of pods is older than the RayCluster", where="Kubernetes", fix="It is tried again"
+            )
+        return cluster, kube_nodes.worker_pods(found)
 
     def _machine(self, name: str) -> Mapping[str, object] | None:
         try:
@@ -213,7 +230,7 @@ class KubePools:
         held = self._held = self._read_held() or Held()
         if wish.pod in held.of(names.HELD_POD) or wish.machine in held.of(names.HELD_NODE):
             raise ConflictError("the held list still names it", where=wish.machine, fix="It is tried again")
-        cluster, pods = self._ray_cluster(), self._pods()
+        cluster, pods = self._see()
         leaves = cluster.group(wish.pool)
         joins = None if leaves is None else cluster.counterpart(leaves, wish.to)
         if leaves is None or joins is None:
@@ -236,12 +253,9 @@ class KubePools:
 
     def _tidy(self) -> None:
         """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod."""
-        cluster = self._ray_cluster()
+        cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
-        if not doomed:
-            self._missing = {}
-            return
-        there, now = {pod.view.name for pod in self._pods()}, self._clock.now()
+        there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
         gone = frozenset(name for name, since in self._missing.items() if now - since >= GONE_S)
         patch = kube_nodes.tidied(cluster, gone)

@@ -252,7 +252,7 @@ def _never_ran(record: Record, facts: Facts) -> Event | None:
         return Event.GONE
     if workload.phase is Phase.DRAINING or workload.killed:
         return Event.REQUEUE
-    late = facts.now - (workload.admitted_at or 0.0) > PLACE_WITHIN_S
+    late = facts.now - (workload.admitted_at or 0.0) > PLACE_WITHIN_S and facts.named(workload.nodes)
     return Event.REQUEUE if late and record.group_id is None else None
 
 

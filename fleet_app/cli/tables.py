@@ -110,7 +110,8 @@ def nodes(found: Sequence[Row], now: float) -> Table:
     kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
     booked = ["BOOKED FOR"] if any(node.get("bookings") for node in found) else []
     cut = ["CARDS"] if any(node.get("cards") for node in found) else []
-    more = (*cut, *kept_out, *booked)
+    made = ["MACHINE", "POD"] if any(node.get("machine") for node in found) else []
+    more = (*cut, *kept_out, *booked, *made)
     table = empty("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *more)
     for node in found:
         condition = str(node.get("condition", ""))
@@ -124,6 +125,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
             *([cards(node)] if cut else []),
             *([quarantine(node, now)] if kept_out else []),
             *([booked_for(node, now)] if booked else []),
+            *([plain(str(node.get(key) or "-")) for key in ("machine", "pod")] if made else []),
         )
     return table
 
