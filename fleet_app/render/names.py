@@ -41,17 +41,14 @@ GANG_ANNOTATIONS = {
 The cluster autoscaler removes no node with a pod that says safe-to-evict "false" (its FAQ). The descheduler looks for
 its key alone, whatever the value, and is bound by it where its DefaultEvictor has `noEvictionPolicy: Mandatory`.
 Karpenter consolidates and drifts no node of a pod that says do-not-disrupt (its reference, Annotations).
+
+No key on a pod opts out of a repair that replaces its node: EKS and GKE repair whole node pools, and Karpenter's repair
+goes past do-not-disrupt. Nor should the GPU operator's driver upgrade skip a pod that has GPUs. All of these cordon
+first, and evict: the cordon makes the arbiter move the gang, and until it has, evictions are refused.
 """
 
 FORCED_EVICTION = "descheduler.alpha.kubernetes.io/evict"
 """The descheduler evicts what has this, whatever else the pod says."""
-
-GANG_LABELS = {"nvidia.com/gpu-driver-upgrade-drain.skip": "true"}
-"""The same by label: the GPU operator's driver upgrade drains pods without it (UpgradeSkipDrainLabelSelector).
-
-No key on a pod opts out of a repair that replaces its node: EKS and GKE repair by node pool, and Karpenter's
-do-not-disrupt does not stop it. Such a repair evicts pods first, and evictions of what holds a gang are refused.
-"""
 
 # Objects. The release of the chart is called as the cluster is.
 

@@ -14,7 +14,7 @@ QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A
 KEYS = [
     *(names.CLUSTER_LABEL, names.CLASS_LABEL, names.FLAVOR_LABEL, names.NODE_LABEL, names.DRIVER_LABEL),
     *(names.PARTITION_LABEL, names.level_label("leaf"), names.TAINT_KEY, names.FORCED_EVICTION),
-    *(*names.GANG_ANNOTATIONS, *names.GANG_LABELS),
+    *names.GANG_ANNOTATIONS,
 ]
 
 OBJECTS = {
