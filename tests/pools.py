@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fleet_app.arbiter.ports import MachineView, PodView, PoolsView, PoolsWish, PoolView, Transfer
+from fleet_app.arbiter.ports import MachineView, PodView, PoolChange, PoolsView, PoolsWish, PoolView
 from fleet_app.engine.values import NodeClass
 from tests.world import BrokenError, FakeNode, World
 
@@ -31,7 +31,7 @@ class FakePools:
     wish: PoolsWish = field(default_factory=PoolsWish)
     seen: PoolsView = field(default_factory=PoolsView)
     held: PoolsWish = field(default_factory=PoolsWish)
-    transferred: list[Transfer] = field(default_factory=list)
+    repooled: list[PoolChange] = field(default_factory=list)
     _booting: list[tuple[float, str, NodeClass]] = field(default_factory=list)
 
     def observe(self) -> PoolsView | None:
@@ -70,17 +70,17 @@ class FakePools:
                 raise BrokenError(f"{name} has a job, and its pod is not to be held")
         if self.answers:
             self.held = wish
-            for transfer in wish.transfers:
-                self._transfer(transfer)
+            for change in wish.changes:
+                self._repool(change)
 
-    def _transfer(self, transfer: Transfer) -> None:
-        name = transfer.machine.removeprefix("m-")
+    def _repool(self, change: PoolChange) -> None:
+        name = change.machine.removeprefix("m-")
         there = [node for node in self._living() if node.labels["fleet/node"] == name]
-        if not there or there[0].labels["fleet/class"] == transfer.to.value or self.pod(name) != transfer.pod:
+        if not there or there[0].labels["fleet/class"] == change.to.value or self.pod(name) != change.pod:
             return
         self._gone(name)
-        self.transferred.append(transfer)
-        self._booting.append((self.world.now + BOOT_S, name, transfer.to))
+        self.repooled.append(change)
+        self._booting.append((self.world.now + BOOT_S, name, change.to))
 
     def evict(self, name: str) -> bool:
         """Let somebody ask to evict the pod of a node; return whether admission lets that happen."""

@@ -158,7 +158,7 @@ def _group(index: int, spec: Json) -> Group:
 # Changes.
 
 
-def transfer(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
+def repooled(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
     """Return the patch that takes a pod out of one group, by name, and lets another have one more; in one step."""
     patch = _tested(cluster, [group for group in (leaves, joins) if group is not None])
     if leaves is not None:

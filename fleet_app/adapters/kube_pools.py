@@ -19,7 +19,7 @@ from dataclasses import replace
 from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, MERGE_PATCH, Kube
 from fleet_app.adapters.kube_nodes import Group, Held, Pod, RayCluster
-from fleet_app.arbiter.ports import Clock, PoolsView, PoolsWish, Transfer
+from fleet_app.arbiter.ports import Clock, PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.render import names
@@ -34,6 +34,7 @@ GONE_S = 5.0
 a pod that it still counts and that is named no more would cost another one its life."""
 
 RAY = ("ray.io", "v1")
+_OTHER_POOL = "to its other pool:"
 MOST_SINGLE = 20
 """Kubernetes nodes without the fleet's label that are looked at one by one."""
 
@@ -76,10 +77,10 @@ class KubePools:
             self._wish = wish
             self._wake.set()
 
-    def run(self) -> None:
-        """Look and work for ever."""
+    def run(self, ends: Callable[[], bool] = lambda: False) -> None:
+        """Look and work, until somebody says that it ends."""
         looked_at = float("-inf")
-        while True:
+        while not ends():
             self._wake.clear()
             look = time.monotonic() - looked_at >= LOOK_S
             looked_at = time.monotonic() if look else looked_at
@@ -102,9 +103,9 @@ class KubePools:
         if wish is not None:
             with self._trying("publish what is held"):
                 self._publish(wish)
-            for transfer in wish.transfers:
-                with self._trying(f"transfer {transfer.machine}"):
-                    self._transfer(transfer)
+            for change in wish.changes:
+                with self._trying(f"{_OTHER_POOL} {change.machine}"):
+                    self._repool(change)
             with self._trying("ask for nodes"):
                 self._ask(wish.asks)
         if look:
@@ -124,8 +125,8 @@ class KubePools:
 
     def _show(self) -> None:
         wish = self._wish
-        current = {f"transfer {one.machine}" for one in (wish.transfers if wish else ())}
-        for what in [what for what in self._troubles if what.startswith("transfer ") and what not in current]:
+        current = {f"{_OTHER_POOL} {change.machine}" for change in (wish.changes if wish else ())}
+        for what in [what for what in self._troubles if what.startswith(_OTHER_POOL) and what not in current]:
             del self._troubles[what]
         held = self._held or Held()
         self._view = replace(
@@ -225,7 +226,7 @@ class KubePools:
 
     # Machines that change pools.
 
-    def _transfer(self, wish: Transfer) -> None:
+    def _repool(self, wish: PoolChange) -> None:
         """Take one step: the machine's class first, so that no pod of its old pool can come back to it."""
         held = self._held = self._read_held() or Held()
         if wish.pod in held.of(names.HELD_POD) or wish.machine in held.of(names.HELD_NODE):
@@ -246,7 +247,7 @@ class KubePools:
             where = (*RAY, self._namespace, "rayclusters", self._cluster)
             self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
 
-    def _relabel(self, wish: Transfer) -> None:
+    def _relabel(self, wish: PoolChange) -> None:
         patch = kube_nodes.relabelled(self._kube.ask(self._kube.core.read_node, wish.machine), wish.to)
         if patch is not None:
             self._kube.ask(self._kube.core.patch_node, wish.machine, body=patch, _content_type=MERGE_PATCH)
@@ -290,7 +291,7 @@ def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], ther
         if here.name in leaves.doomed or here.ends_at is not None:
             return []
         _check(leaves, joins, len(left))
-        return kube_nodes.transfer(cluster, leaves, joins, here.name)
+        return kube_nodes.repooled(cluster, leaves, joins, here.name)
     on_its_way = len(joined) != joins.view.nodes or any(not pod.view.machine for pod in joined)
     if there or on_its_way:
         return []
@@ -298,8 +299,8 @@ def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], ther
         raise _full(joins)
     idle = [pod.view.name for pod in left if not pod.view.machine and pod.view.name not in leaves.doomed]
     if idle and leaves.view.least < leaves.view.nodes and len(left) <= leaves.view.nodes:
-        return kube_nodes.transfer(cluster, leaves, joins, idle[0])
-    return kube_nodes.transfer(cluster, None, joins, "")
+        return kube_nodes.repooled(cluster, leaves, joins, idle[0])
+    return kube_nodes.repooled(cluster, None, joins, "")
 
 
 def _check(leaves: Group, joins: Group, pods: int) -> None:

@@ -56,7 +56,7 @@ class What(StrEnum):
     LAPSED = "lapsed"
     CROSSING = "crossing"
     RELABELLED = "relabelled"
-    TRANSFERRED = "transferred"
+    REPOOLED = "repooled"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -13,7 +13,7 @@ from fleet_app.arbiter import pods
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import PodView, PoolsView, PoolsWish, PoolView, Transfer
+from fleet_app.arbiter.ports import PodView, PoolChange, PoolsView, PoolsWish, PoolView
 from fleet_app.arbiter.records import Record
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.scaling import NodesAsk
@@ -111,7 +111,7 @@ def settle(book: Book, facts: Facts) -> None:
         if crossing.moved_at is not None and crossing.under_way and _came_up(crossing, facts):
             book.crossings.put(crossing.node, replace(crossing, settled_at=facts.now))
             detail = {"machine": crossing.machine, "to": crossing.to, "left": crossing.pool}
-            book.note(facts.now, What.TRANSFERRED, crossing.node, **detail)
+            book.note(facts.now, What.REPOOLED, crossing.node, **detail)
 
 
 def _came_up(crossing: Crossing, facts: Facts) -> bool:
@@ -139,7 +139,7 @@ def wish(book: Book, facts: Facts, yielding: frozenset[int], asks: tuple[NodesAs
     return PoolsWish(
         held_pods=held_pods,
         held_machines=held_machines,
-        transfers=tuple(_transfers(book, facts)),
+        changes=tuple(_changes(book, facts)),
         asks=None if asks is None else tuple(_within(ask, facts) for ask in asks),
     )
 
@@ -155,7 +155,7 @@ def _pods_of(record: Record, facts: Facts) -> Iterator[PodView]:
                 yield known.get(name) or PodView(name=name, pool="")
 
 
-def _transfers(book: Book, facts: Facts) -> Iterator[Transfer]:
+def _changes(book: Book, facts: Facts) -> Iterator[PoolChange]:
     """Yield the machines that are to change pools and have nothing on them (N3)."""
     held = {name for record in book.live() if record.workload.holding for name in record.workload.nodes}
     held |= {grant.node for grant in book.grants}
@@ -167,7 +167,7 @@ def _transfers(book: Book, facts: Facts) -> Iterator[Transfer]:
         nodes = [name for name, own in facts.pods.items() if own.machine == crossing.machine]
         if all(name not in held and _empty(name, facts) for name in {crossing.node, *nodes}):
             pod = there[0] if there else ""
-            yield Transfer(machine=crossing.machine, pool=crossing.pool, to=crossing.to, pod=pod)
+            yield PoolChange(machine=crossing.machine, pool=crossing.pool, to=crossing.to, pod=pod)
 
 
 def _empty(name: str, facts: Facts) -> bool:

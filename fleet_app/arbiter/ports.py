@@ -207,7 +207,7 @@ class PoolsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
+class PoolChange:
     """That a machine goes from a pool to the one of the other class, which is as it is but for that.
 
     `pod` is the one that is on it, and that nothing runs in any more; empty when there is none. Irrevocable: nothing is
@@ -229,7 +229,7 @@ class PoolsWish:
 
     held_pods: Mapping[str, str] = field(default_factory=dict)
     held_machines: Mapping[str, str] = field(default_factory=dict)
-    transfers: tuple[Transfer, ...] = ()
+    changes: tuple[PoolChange, ...] = ()
     asks: tuple[NodesAsk, ...] | None = None
 
 

@@ -269,11 +269,16 @@ def crossing_steps(steps: Sequence[Row]) -> Table:
     return table
 
 
+def _came_up(crossing: Row) -> str:
+    """Return whether a node has its other class outside of the arbiter's books too: a pool's is made anew."""
+    return "yes" if not crossing.get("machine") or crossing.get("settled_at") else "is made anew"
+
+
 def crossings(found: Sequence[Row]) -> Table:
     """Return the table of nodes that cross, or have crossed."""
     table = empty("CROSSING", "FROM", "TO", "GPUS", "ASKED BY", "IS IT")
     for each in found:
-        has = "not yet" if each["moved_at"] is None else "yes"
+        has = "not yet" if each["moved_at"] is None else _came_up(each)
         who = plain(str(each["who"]))
         table.add_row(plain(str(each["node"])), str(each["was"]), str(each["to"]), str(each["gpus"]), who, has)
     return table

@@ -24,7 +24,8 @@ def choices(state: FleetState, policy: Policy, now: float, plan: Plan) -> dict[s
 
     Who is in the way of a booking, of a node that goes, or of one that crosses does not depend on what it costs.
     """
-    seekers = {one.name for one in (*state.workloads, *state.services)} - {one.name for one in state.bookings}
+    seekers = {one.name for one in state.workloads} | {one.name for one in state.services}
+    seekers -= {one.name for one in state.bookings}
     drains = [one for one in plan.actions if isinstance(one, Drain) and one.beneficiary in seekers]
     if not drains:
         return {}

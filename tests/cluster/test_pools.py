@@ -22,7 +22,7 @@ from kubernetes.client import Configuration
 from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, Kube
 from fleet_app.adapters.kube_pools import GONE_S, RAY, KubePools
-from fleet_app.arbiter.ports import PoolsView, PoolsWish, Transfer
+from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import ConflictError, RequestError
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import access
@@ -215,11 +215,11 @@ def test_a_machine_crosses_and_no_other_pod_is_touched(stand: Stand) -> None:
     assert {pod.machine: pod.pool for pod in view.pods} == {m: f"{c}-l1" for m, c in MACHINES.items()}
     (was,) = stand.on("pool-m1")
     kept = {name: where for name, where in stand.pods().items() if name != was}
-    wish = Transfer(machine="pool-m1", pool="training-l1", to=NodeClass.SERVING, pod=was)
-    stand.pools.want(PoolsWish(held_pods={was: "llm"}, held_machines={"pool-m1": "llm"}, transfers=(wish,)))
+    wish = PoolChange(machine="pool-m1", pool="training-l1", to=NodeClass.SERVING, pod=was)
+    stand.pools.want(PoolsWish(held_pods={was: "llm"}, held_machines={"pool-m1": "llm"}, changes=(wish,)))
     assert "held list still names it" in str(stand.view().troubles)
     assert stand.group("training-l1")["replicas"] == 2
-    stand.pools.want(PoolsWish(transfers=(wish,)))
+    stand.pools.want(PoolsWish(changes=(wish,)))
     assert stand.view().troubles == ()
     assert stand.group("training-l1")["scaleStrategy"]["workersToDelete"] == [was]
     node = stand.cluster.get("node", "pool-m1")
@@ -284,7 +284,7 @@ def test_a_patch_that_rests_on_what_was_does_nothing(stand: Stand) -> None:
     leaves, joins = before.group("training-l1"), before.group("serving-l1")
     assert leaves is not None
     assert joins is not None
-    patch = kube_nodes.transfer(before, leaves, joins, "any")
+    patch = kube_nodes.repooled(before, leaves, joins, "any")
     with pytest.raises(ConflictError):
         stand.kube.ask(stand.kube.custom.patch_namespaced_custom_object, *where, body=patch, _content_type=JSON_PATCH)
     assert stand.group("training-l1")["replicas"] == 2

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet_app.adapters import kube_pools
+from fleet_app.adapters.actor import pools_of
 from fleet_app.adapters.kube_client import Kube
 from fleet_app.adapters.kube_pools import GONE_S, KubePools
-from fleet_app.arbiter.ports import PoolsView, PoolsWish, Transfer
+from fleet_app.adapters.ray_scaling import ask_nodes
+from fleet_app.arbiter import pools_file
+from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
+from fleet_app.engine.errors import FaultError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import access
@@ -53,8 +59,8 @@ class Bed:
     def cross(self, machine: str, *, pod: str | None = None) -> None:
         """Wish for a machine of training's to become serving's."""
         there = self.pod_on(machine) if pod is None else pod
-        one = Transfer(machine=machine, pool="training-l1", to=NodeClass.SERVING, pod=there)
-        self.pools.want(PoolsWish(transfers=(one,)))
+        one = PoolChange(machine=machine, pool="training-l1", to=NodeClass.SERVING, pod=there)
+        self.pools.want(PoolsWish(changes=(one,)))
 
     def settle(self, turns: int = 3) -> None:
         for _ in range(turns):
@@ -272,8 +278,8 @@ def test_nobody_is_named(held, bounds, want) -> None:  # type: ignore[no-untyped
         entries = held(bed).get("configmaps", {})
         whose = {key.partition(".")[2]: "llm" for key in entries if key.startswith("pod.")}
         machines = {key.partition(".")[2]: "llm" for key in entries if key.startswith("node.")}
-        one = Transfer(machine="m2", pool="training-l1", to=NodeClass.SERVING, pod=bed.pod_on("m2"))
-        bed.pools.want(PoolsWish(held_pods=whose, held_machines=machines, transfers=(one,)))
+        one = PoolChange(machine="m2", pool="training-l1", to=NodeClass.SERVING, pod=bed.pod_on("m2"))
+        bed.pools.want(PoolsWish(held_pods=whose, held_machines=machines, changes=(one,)))
         bed.settle()
         assert fake.doomed == fake.deleted == []
         assert fake.objects["nodes"]["m2"]["metadata"]["labels"]["fleet/class"] == "training"
@@ -428,3 +434,47 @@ def test_nothing_is_named_or_deleted_that_was_not_empty(events: list[tuple[str, 
             bed.clock.at += 1.0
         assert set(fake.doomed) <= empty
         assert set(fake.deleted) - evicted <= empty
+
+
+# How it is found.
+
+
+def test_outside_of_a_raycluster_there_are_no_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLEET_KUBE_CLUSTER", raising=False)
+    assert pools_of(tmp_path, Clock()) is None
+    monkeypatch.setenv("FLEET_KUBE_CLUSTER", CLUSTER)
+    monkeypatch.delenv("FLEET_KUBE_NAMESPACE", raising=False)
+    assert pools_of(tmp_path, Clock()) is None
+
+
+def test_a_raycluster_that_cannot_be_asked_is_said_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_KUBE_CLUSTER", CLUSTER)
+    monkeypatch.setenv("FLEET_KUBE_NAMESPACE", NAMESPACE)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    pools = pools_of(tmp_path, Clock())
+    assert pools is not None
+    pools.turn()
+    view = pools.observe()
+    assert view is not None
+    pools.tell(view)
+    found = pools_file.read(tmp_path, 5.0)
+    assert found is not None
+    assert (found["age_s"], "no pod with a service account" in str(found["troubles"])) == (None, True)
+
+
+def test_nodes_cannot_be_asked_for_without_ray() -> None:
+    with pytest.raises(FaultError, match="not initialized"):
+        ask_nodes((NodesAsk(node_class=NodeClass.TRAINING, gpus=8, nodes=2, why=""),))
+
+
+def test_the_thread_looks_and_works_until_it_is_told_to_end(bed: Bed) -> None:
+    told = threading.Event()
+    bed.pools.tell = lambda view: told.set() if view.held_pods == {"p1": "llm"} else None
+    bed.pools.want(PoolsWish(held_pods={"p1": "llm"}))
+    thread = threading.Thread(target=bed.pools.run, args=(told.is_set,))
+    thread.start()
+    thread.join(30.0)
+    assert told.is_set()
+    assert not thread.is_alive()

@@ -61,9 +61,11 @@ def test_a_gang_is_placed_once_it_is_published_that_its_pods_hold_it(pooled: Rig
     assert [name for name in pooled.world.groups.values() if name.name.startswith("fleet/w/")] == []
     assert len(pooled.reader().grants()) == 2, "serving waits for nobody"
     assert pooled.notes(What.WITHDRAWN) == []
+    assert "waits until Kubernetes" in pooled.reader().records()["llm"].message
     pools(pooled).answers = True
     pooled.run(65.0)
     assert pooled.phases() == {"llm": Phase.RUNNING}
+    assert pooled.reader().records()["llm"].message == ""
     assert dict(pools(pooled).held.held_pods) == {pools(pooled).pod(name): "llm" for name in ("t1", "t2")}
     assert dict(pools(pooled).held.held_machines) == {"m-t1": "llm", "m-t2": "llm"}
 
@@ -190,14 +192,14 @@ def test_a_machine_crosses_empty_and_takes_work_when_it_has_come_up_in_its_other
     was = pools(pooled).pod("t1")
     pooled.post(cross("t1"))
     pooled.run(7.0)
-    assert pools(pooled).transferred == []
+    assert pools(pooled).repooled == []
     pooled.world.want("chat", 8)
     pooled.run(25.0)
-    assert [(one.machine, one.pod, one.to) for one in pools(pooled).transferred] == [("m-t1", was, NodeClass.SERVING)]
+    assert [(one.machine, one.pod, one.to) for one in pools(pooled).repooled] == [("m-t1", was, NodeClass.SERVING)]
     assert rows(pooled)["t1"] == "serving ready"
     assert {grant.node for grant in pooled.reader().grants().values()} == {"s1", "t1"}
-    assert [note["machine"] for note in pooled.notes(What.TRANSFERRED, "t1")] == ["m-t1"]
-    assert pools(pooled).wish.transfers == ()
+    assert [note["machine"] for note in pooled.notes(What.REPOOLED, "t1")] == ["m-t1"]
+    assert pools(pooled).wish.changes == ()
     assert pooled.world.count("kill") == 0
 
 
@@ -208,7 +210,7 @@ def test_an_arbiter_that_dies_meanwhile_goes_on(pooled: Rig, second: float) -> N
     pooled.at(6.0, lambda: pooled.post(cross("t1")))
     pooled.at(second, pooled.drop)
     pooled.run(30.0)
-    assert [one.machine for one in pools(pooled).transferred] == ["m-t1"]
+    assert [one.machine for one in pools(pooled).repooled] == ["m-t1"]
     assert rows(pooled) == {"s1": "serving ready", "t1": "serving ready", "t2": "training ready"}
     assert placed_on(pooled, "llm") == (("t2",), Phase.RUNNING)
 
@@ -231,7 +233,7 @@ def test_back_again_it_waits_for_the_replicas(pooled: Rig) -> None:
     pooled.run(3.0)
     pooled.post(cross("s1", to=NodeClass.TRAINING))
     pooled.run(10.0)
-    assert (pools(pooled).transferred, rows(pooled)["s1"]) == ([], "serving cordoned training")
+    assert (pools(pooled).repooled, rows(pooled)["s1"]) == ([], "serving cordoned training")
 
 
 SITES = {
