@@ -10,7 +10,7 @@ from fleet_app.engine import departing
 from fleet_app.engine.decide import decide
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Drain, Move
+from fleet_app.engine.plan import Admit, Drain, Expire, Move
 from fleet_app.engine.values import Condition, Departure, Node
 from fleet_app.engine.workload import Service, Workload
 from tests.builders import backfill, departure, gang, node, policy, service, state
@@ -81,3 +81,15 @@ def test_who_is_to_leave_is_asked_once_in_a_decision_and_what_waits_goes_elsewhe
     plan = decide(facts, policy(), NOW)
     assert [type(one) for one in plan.actions] == [Drain, Admit]
     assert [one.nodes for one in plan.actions if isinstance(one, Admit)] == [("n3",)]
+
+
+def test_whose_time_is_over_is_told_that_and_not_also_to_leave_the_node() -> None:
+    over = backfill(on=["n1"], max_run_s=60.0, admitted_at=NOW - 100.0, phase=Phase.RUNNING)
+    plan = decide(state(N1, over, departure()), policy(), NOW)
+    assert [type(one) for one in plan.actions] == [Expire]
+
+
+def test_what_it_has_counts_as_coming_free() -> None:
+    ledger = Ledger(state(N1, backfill(on=["n1"], gpus=8)), policy(), NOW)
+    list(departing.step(ledger, [departure()]))
+    assert (ledger.leaving, ledger.coming["n1"].gpus) == ({"backfill"}, 8)
