@@ -84,7 +84,7 @@ def test_who_is_to_leave_is_asked_once_in_a_decision_and_what_waits_goes_elsewhe
 
 
 def test_whose_time_is_over_is_told_that_and_not_also_to_leave_the_node() -> None:
-    over = backfill(on=["n1"], max_run_s=60.0, admitted_at=NOW - 100.0, phase=Phase.RUNNING)
+    over = replace(backfill(on=["n1"]), max_run_s=60.0, admitted_at=NOW - 100.0)
     plan = decide(state(N1, over, departure()), policy(), NOW)
     assert [type(one) for one in plan.actions] == [Expire]
 
