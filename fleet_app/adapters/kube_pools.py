@@ -133,6 +133,7 @@ class KubePools:
             self._view,
             held_pods=held.of(names.HELD_POD),
             held_machines=held.of(names.HELD_NODE),
+            asked=self._asked[1] if self._asked else (),
             troubles=tuple(f"{what}: {why}" for what, why in sorted(self._troubles.items())),
         )
 
@@ -228,7 +229,8 @@ class KubePools:
 
     def _repool(self, wish: PoolChange) -> None:
         """Take one step: the machine's class first, so that no pod of its old pool can come back to it."""
-        held = self._held = self._read_held() or Held()
+        self._held = self._read_held()
+        held = self._held or Held()
         if wish.pod in held.of(names.HELD_POD) or wish.machine in held.of(names.HELD_NODE):
             raise ConflictError("the held list still names it", where=wish.machine, fix="It is tried again")
         cluster, pods = self._see()
@@ -272,10 +274,15 @@ class KubePools:
         if asks is None and self._asked is None:
             return
         now, wanted = self._clock.now(), asks or ()
-        if self._asked is not None and self._asked[1] == wanted and now - self._asked[0] < ASK_AGAIN_S:
-            return
-        self.ask_nodes(wanted)
-        self._asked = (now, wanted)
+        at, before = self._asked or (float("-inf"), ())
+        if now - at >= ASK_AGAIN_S or _numbers(before) != _numbers(wanted):
+            self.ask_nodes(wanted)
+            at = now
+        self._asked = (at, wanted)
+
+
+def _numbers(asks: tuple[NodesAsk, ...]) -> list[tuple[str, int, int]]:
+    return [(ask.node_class, ask.gpus, ask.nodes) for ask in asks]
 
 
 def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], there: list[Pod]) -> kube_nodes.Patch:

@@ -23,6 +23,7 @@ def write(home: Path, view: PoolsView) -> None:
         "machines": len(machines),
         "cordoned": [machine.name for machine in view.machines if machine.cordoned and machine.name in machines],
         "held_pods": len(view.held_pods),
+        "asked": [{"class": ask.node_class.value, "nodes": ask.nodes, "why": ask.why} for ask in view.asked],
         "troubles": list(view.troubles),
     }
     new = home / f"{NAME}.new"

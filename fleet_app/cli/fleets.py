@@ -198,7 +198,8 @@ def _pools(found: Mapping[str, Any]) -> str:
     waiting = f", {found['waiting_pods']} waiting for one" if found.get("waiting_pods") else ""
     what = f"{found.get('pods')} pods on {found.get('machines')} nodes{waiting}, {found.get('held_pods')} held"
     cordoned = f"; cordoned: {', '.join(found['cordoned'])}" if found.get("cordoned") else ""
-    return "; ".join([f"{seen}: {what}{cordoned}", *found.get("troubles", ())])
+    asked = [f"{each['nodes']} nodes for {each['class']} asked for ({each['why']})" for each in found.get("asked", ())]
+    return "; ".join([f"{seen}: {what}{cordoned}", *asked, *found.get("troubles", ())])
 
 
 def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -359,11 +359,15 @@ def test_nodes_are_asked_for_when_that_changes_and_now_and_then(bed: Bed) -> Non
     bed.pools.turn()
     bed.pools.turn()
     assert bed.asked == [four]
+    said = (replace(four[0], why="in other words"),)
+    bed.pools.want(PoolsWish(asks=said))
+    bed.pools.turn()
+    assert (bed.asked, bed.view().asked) == ([four], said)
     bed.clock.at += kube_pools.ASK_AGAIN_S
     bed.pools.turn()
     bed.pools.want(PoolsWish())
     bed.pools.turn()
-    assert bed.asked == [four, four, ()]
+    assert bed.asked == [four, said, ()]
 
 
 # What it may.

@@ -368,6 +368,7 @@ def test_what_is_shown_of_the_pools(tmp_path: Path) -> None:
         "machines": 0,
         "cordoned": [],
         "held_pods": 0,
+        "asked": [],
         "troubles": [],
     }
     pools_file.write(tmp_path, PoolsView(at=4.0, pods=PODS, held_pods={"p1": "llm"}, troubles=("look: no answer",)))

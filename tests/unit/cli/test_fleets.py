@@ -19,6 +19,10 @@ SAID = {
         {"waiting_pods": 1, "cordoned": ["m1", "m2"]},
         "seen 3s ago: 4 pods on 4 nodes, 1 waiting for one, 2 held; cordoned: m1, m2",
     ),
+    "nodes are asked for": (
+        {"asked": [{"class": "training", "nodes": 7, "why": "because"}]},
+        "seen 3s ago: 4 pods on 4 nodes, 2 held; 7 nodes for training asked for (because)",
+    ),
 }
 
 
