@@ -199,12 +199,14 @@ class Slicing:
     """How cards are cut and shared (V1 to V8).
 
     A shared card has at most `shares` users. Layouts change only with `repartition`, and that of a cut card only when
-    nothing has been on it for `settle_s` seconds.
+    nothing has been on it for `settle_s` seconds. With `whole_nodes` the cards of a node change together, all to the
+    same layout.
     """
 
     shares: int = 10
     repartition: bool = False
     settle_s: float = 600.0
+    whole_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
