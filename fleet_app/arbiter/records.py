@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Workload
 from fleet_app.worker import contract
@@ -51,7 +53,8 @@ class GrantRecord:
 
     `name` is unique and part of the group's name. `group_id` is None while the grant is only promised.
     `taken` says that it goes back to the fleet as soon as no replica can take it any more.
-    `made_at` is when it was promised, or first seen (seconds since the epoch).
+    `made_at` is when it was promised, or first seen (seconds since the epoch). `slice` is the part of a card that it
+    has beside its shape, if any, on the card with index `card`; that is None while nobody has said which.
     """
 
     name: str
@@ -62,6 +65,35 @@ class GrantRecord:
     group_id: str | None = None
     occupied: bool = False
     taken: bool = False
+    slice: Slice | None = None
+    card: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLayout:
+    """What a card is to be cut into, and what it was."""
+
+    card: int
+    was: Layout
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recut:
+    """Cards of one node whose layouts are being changed: since when (seconds since the epoch), why.
+
+    `sent_at` is when whoever changes layouts was asked to, None before that; `target` are the layouts of all cards of
+    the node that it was asked for. `failed_at` is when it was given up: the cards are as they were, and another change
+    of the node is not asked for too soon.
+    """
+
+    node: str
+    cards: tuple[NewLayout, ...]
+    asked_at: float
+    why: str
+    sent_at: float | None = None
+    target: tuple[Layout, ...] = ()
+    failed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

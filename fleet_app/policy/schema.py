@@ -245,12 +245,14 @@ class Slicing(Section):
     """How cards are cut into partitions and shared: without this section a GPU is a whole one.
 
     A shared card has at most `shares` users. With `repartition` the layouts of empty cards follow what is asked for; a
-    cut card changes only when nothing has been on it for `settle`.
+    cut card changes only when nothing has been on it for `settle`. `together` says what changes at once: all cards of a
+    `node`, to the same layout, as NVIDIA's MIG manager does it, or one `card`.
     """
 
     shares: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     repartition: Annotated[bool, Field(strict=True)] = False
     settle: Seconds = 600.0
+    together: Literal["node", "card"] = "node"
 
 
 class Defaults(Section):

@@ -160,7 +160,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a service wants: `wanted` replicas of that shape, never fewer than `floor`."""
+    """What a service wants: `wanted` replicas of that shape, never fewer than `floor`.
+
+    In place of GPUs a replica may have part of one card: a `partition` by its MIG profile (`1g.10gb`), or a `share` in
+    ten-thousandths.
+    """
 
     service: str
     team: str
@@ -170,17 +174,21 @@ class Demand:
     wanted: int
     floor: int
     at: float
+    partition: str = ""
+    share: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """A group of one bundle that stands ready on a node for a replica."""
+    """A group of one bundle that stands ready on a node for a replica; `partition` and `share` as in `Demand`."""
 
     group_id: str
     node_id: str
     gpus: int
     cpu_milli: int
     memory_mib: int
+    partition: str = ""
+    share: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,8 +284,10 @@ def decode(kind: type[E], raw: bytes) -> E:
 
 
 def _build(kind: type[T], item: Mapping[str, object]) -> T:
-    names = {field.name: str(field.type) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # all are
-    return kind(**{name: _READERS[type_name](item[name]) for name, type_name in names.items()})
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # all are
+    # What has a default may be missing: whoever wrote it may be older.
+    given = [one for one in fields if one.name in item or one.default is dataclasses.MISSING]
+    return kind(**{one.name: _READERS[str(one.type)](item[one.name]) for one in given})
 
 
 def _text(value: object) -> str:

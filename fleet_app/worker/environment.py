@@ -30,6 +30,10 @@ ENV_RESUME_URI = "FLEET_RESUME_URI"
 ENV_RESUME_STEP = "FLEET_RESUME_STEP"
 ENV_CHECKPOINT_DIR = "FLEET_CHECKPOINT_DIR"
 ENV_GRACE_S = "FLEET_GRACE_S"
+ENV_FLAVOR = "FLEET_FLAVOR"
+ENV_PARTITION = "FLEET_PARTITION"
+ENV_SHARE = "FLEET_SHARE"
+ENV_CARD = "FLEET_CARD"
 ENV_RAY_STOP_WAIT_S = "RAY_JOB_STOP_WAIT_TIME_S"
 RAY_KILLS_AFTER_S = 3
 """How long after a deadline Ray itself kills: inside the 5 s within which lent capacity is back."""
@@ -53,7 +57,9 @@ class JobEnvironment:
     `nodes` are node names in rank order. With `groups` ranks are numbered group after group, and the numbers for each
     bundle are the most that any has. With `min_nodes` it is elastic: `bundles` and `nodes` are those that it starts
     with, `group_id` is its first member's, and the board has its members. `resume_uri` and `resume_step` are both None
-    when there is no acknowledged checkpoint to resume from.
+    when there is no acknowledged checkpoint to resume from. One that has part of a card knows the `flavor` of that
+    (`h100-mig-1g.10gb`), either the `partition` as Ray's resource is called (`mig-1g.10gb`) or the `share` of a GPU,
+    and the index of the card on its node.
     """
 
     attempt: str
@@ -69,6 +75,10 @@ class JobEnvironment:
     resume_step: int | None = None
     groups: tuple[RankGroup, ...] = ()
     min_nodes: int | None = None
+    flavor: str = ""
+    partition: str = ""
+    share: float = 0.0
+    card: int | None = None
 
     def to_env(self) -> dict[str, str]:
         """Return it as environment variables, with those by which Ray itself keeps the drain contract."""
@@ -92,6 +102,10 @@ class JobEnvironment:
             env[ENV_GROUPS] = json.dumps([dataclasses.asdict(group) for group in self.groups])
         if self.min_nodes is not None:
             env[ENV_MIN_NODES] = str(self.min_nodes)
+        if self.flavor:
+            env[ENV_FLAVOR] = self.flavor
+            env |= {ENV_PARTITION: self.partition} if self.partition else {ENV_SHARE: f"{self.share:g}"}
+            env |= {} if self.card is None else {ENV_CARD: str(self.card)}
         if self.resume_uri is not None and self.resume_step is not None:
             env |= {ENV_RESUME_URI: self.resume_uri, ENV_RESUME_STEP: str(self.resume_step)}
         return env
@@ -102,7 +116,7 @@ class JobEnvironment:
         if ENV_ATTEMPT not in env:
             return None
         try:
-            step, least = env.get(ENV_RESUME_STEP), env.get(ENV_MIN_NODES)
+            step, least, card = env.get(ENV_RESUME_STEP), env.get(ENV_MIN_NODES), env.get(ENV_CARD)
             return cls(
                 attempt=env[ENV_ATTEMPT],
                 workload=env[ENV_WORKLOAD],
@@ -117,6 +131,10 @@ class JobEnvironment:
                 resume_step=None if step is None else int(step),
                 groups=tuple(map(_rank_group, json.loads(env.get(ENV_GROUPS, "[]")))),
                 min_nodes=None if least is None else int(least),
+                flavor=env.get(ENV_FLAVOR, ""),
+                partition=env.get(ENV_PARTITION, ""),
+                share=float(env.get(ENV_SHARE, "0")),
+                card=None if card is None else int(card),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise BadEntryError(f"the environment of {env[ENV_ATTEMPT]} is not a fleet job's: {error!r}") from error

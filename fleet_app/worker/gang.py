@@ -76,9 +76,11 @@ class Membership:
     def bundle(self) -> dict[str, float]:
         """Return the GPUs and CPUs of one bundle as Ray writes them; absent when there are none.
 
-        With groups the most that any bundle has; `bundle_of` is each rank's own.
+        A partition of a card is a resource of its own, such as `mig-1g.10gb`; a share is a fraction of a GPU. With
+        groups the most that any bundle has; `bundle_of` is each rank's own.
         """
-        return _amounts(self.job.gpus_per_bundle, self.job.cpu_milli_per_bundle)
+        part = {self.job.partition: 1.0} if self.job.partition else {}
+        return _amounts(self.job.share or self.job.gpus_per_bundle, self.job.cpu_milli_per_bundle) | part
 
     def bundle_of(self, rank: int) -> dict[str, float]:
         """Return the GPUs and CPUs of a rank's bundle, as `bundle` does."""
@@ -135,11 +137,12 @@ class Membership:
             ]
         classes = [self._class_of(rank_class, rank) for rank in range(self.job.bundles)]
         group = self.join()
-        runtime_env = with_niceness(options.pop("runtime_env", {}))
+        runtime_env, more = with_niceness(options.pop("runtime_env", {})), options.pop("resources", {})
         return [
             each.options(
                 num_gpus=self.bundle_of(rank).get("GPU", 0),
                 num_cpus=self.bundle_of(rank).get("CPU", 0),
+                resources={**_custom(self.bundle_of(rank)), **more},
                 # An actor that restarts in a removed group waits for ever, and so do its callers.
                 max_restarts=0,
                 runtime_env=runtime_env,
@@ -178,7 +181,11 @@ class Membership:
         return rank_class[self.group_of(rank)] if isinstance(rank_class, Mapping) else rank_class
 
 
-def _amounts(gpus: int, cpu_milli: int) -> dict[str, float]:
+def _custom(bundle: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in bundle.items() if name not in {"GPU", "CPU"}}
+
+
+def _amounts(gpus: float, cpu_milli: int) -> dict[str, float]:
     amounts = {"GPU": gpus, "CPU": cpu_milli / 1000}
     return {name: amount for name, amount in amounts.items() if amount}
 

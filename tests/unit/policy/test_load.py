@@ -464,7 +464,7 @@ def test_slices_of_cards_and_their_quota_reach_the_engine() -> None:
     text = with_line("{nominal: 48}", "{nominal: 48, quota: {h100-shared: {nominal: 2}, a30-mig-1g.6gb: {nominal: 3}}}")
     found = to_engine(parse_policy(text + "slicing: {shares: 4, settle: 5m}\n"))
     research = next(one for one in found.quotas if one.name == "research")
-    assert found.slicing == engine.Slicing(shares=4, repartition=False, settle_s=300.0)
+    assert found.slicing == engine.Slicing(shares=4, repartition=False, settle_s=300.0, whole_nodes=True)
     assert research.flavors == (
         engine.FlavorQuota(flavor="a30-mig-1g.6gb", nominal=3),
         engine.FlavorQuota(flavor="h100-shared", nominal=20_000),
