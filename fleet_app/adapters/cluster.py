@@ -8,7 +8,6 @@ of the names of the fleet's own groups. Works in a driver and in an actor, in Ra
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -26,9 +25,6 @@ from fleet_app.engine.values import NOTHING, Shape
 from fleet_app.worker import contract
 
 MIB = 1024**2
-PARTITION = re.compile(rf"{MIG}\d+g\.\d+gb")
-"""What Ray's resource for the partitions of one profile is called; the bundles of groups have longer names."""
-
 POLL_S = 0.005
 TASKS_TIMEOUT_S = 3
 
@@ -123,7 +119,9 @@ def _shape(resources: Mapping[str, float]) -> Shape:
 
 def _slices(resources: Mapping[str, float]) -> dict[str, int]:
     """Return parts of cards as the arbiter counts them: partitions by their resource, GPUs in ten-thousandths."""
-    partitions = {name: int(amount) for name, amount in resources.items() if PARTITION.fullmatch(name)}
+    partitions = {
+        name: int(amount) for name, amount in resources.items() if contract.PARTITION_RESOURCE.fullmatch(name)
+    }
     gpus = round(resources.get("GPU", 0.0) * WHOLE_SHARE)
     return partitions | ({SHARED: gpus} if gpus else {})
 

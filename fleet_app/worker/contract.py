@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -142,6 +143,11 @@ PARTITION_LABEL = "fleet/partition"
 LEVEL_LABEL_PREFIX = "fleet/"
 ACCELERATOR_LABEL = "ray.io/accelerator-type"
 NODE_ID_LABEL = "ray.io/node-id"
+
+# Resources of nodes.
+
+PARTITION_RESOURCE = re.compile(r"mig-\d+g\.\d+gb")
+"""What Ray's resource for the MIG partitions of one profile is called; bundles of groups have longer names."""
 
 # Entries of the board.
 
