@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import elastic, giving, inside, mixed, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine import capped, elastic, giving, inside, mixed, overstaying, placement, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
@@ -97,6 +97,9 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
     if workload.minimum is not None:
         workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None and ledger.caps is not None and _waits_for_cap(ledger, workload, refused):
+        yield from capped.wait_for(ledger, workload, refused)
+        return
     if refused is not None:
         yield (
             reserving.keep(ledger, workload, refused, for_room=False) if _keeps(ledger, workload, refused) else refused
@@ -120,6 +123,10 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         yield refusal.no_room(ledger, workload, nodes, rooms)
     else:
         yield from _make_room(ledger, workload, nodes, rooms)
+
+
+def _waits_for_cap(ledger: Ledger, workload: Workload, refused: Wait) -> bool:
+    return capped.is_cap(refused) and not ledger.class_of(workload).yields
 
 
 def _keeps(ledger: Ledger, workload: Workload, refused: Wait) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.booked import Booked
+from fleet_app.engine.caps import caps_of
 from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.lifecycle import Phase
@@ -80,7 +81,7 @@ class Ledger:
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
     who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
     name. `changed` are the nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index
-    reads on in it. `calendar` is what is booked, None in a fleet without bookings.
+    reads on in it. `calendar` is what is booked, `caps` are numbers by accelerator (V9); None in a fleet without any.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -110,14 +111,14 @@ class Ledger:
         self.starts: dict[str, Start] = {}
         self.limited: list[Workload] = []
         self.leaving: set[str] = set()
-        self.members = Members()
         self.going: list[Workload] = []
         self.holds: list[Hold] = []
         self.changed: list[str] = []
-        self.memo = Memo()
+        self.members, self.memo = Members(), Memo()
         self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
         self._known = _Known()
         self._enter_all(state)
+        self.caps = caps_of(self.tree, self.nodes, self.holding, state.services)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
@@ -142,13 +143,13 @@ class Ledger:
         away = node.condition is Condition.DOWN and node.down_since is not None
         return away and self.now - (node.down_since or 0.0) < self.policy.health.tolerance_s
 
-    def give(self, team: str, nodes: Iterable[str], shape: Shape, *, firm: bool) -> None:
+    def give(self, team: str, nodes: Sequence[str], shape: Shape, *, firm: bool) -> None:
         """Take one bundle's room on each node, and the quota for all of them, from now on."""
-        gpus = 0
         for node in nodes:
-            gpus += shape.gpus
             self._seat(node, shape)
-        self.charge(team, gpus, firm=firm)
+        self.charge(team, shape.gpus * len(nodes), firm=firm)
+        if self.caps is not None:
+            self.caps.seat(team, nodes, shape)
 
     def withhold(self, node: str, gpus: int) -> None:
         """Let whole work have so many GPUs of a node less from now on: their cards are for slices (V1)."""
@@ -173,6 +174,8 @@ class Ledger:
                 self.holds.append(Hold(node=node, beneficiary=claimer, shape=held))
         self._charge_soon(team, shape.gpus * len(nodes))
         self.firm[team] += shape.gpus * len(nodes)
+        if self.caps is not None:
+            self.caps.seat(team, nodes, shape)
 
     def hold(self, beneficiary: str, node: str, shape: Shape) -> None:
         """Hold room that is free for somebody, from now on."""

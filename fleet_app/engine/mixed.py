@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleet_app.engine import (
+    capped,
     giving,
     inside,
     matching,
@@ -40,6 +41,9 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     """
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None and capped.is_cap(refused) and not yields:
+        yield from capped.wait_for(ledger, workload, refused)
+        return
     if refused is not None:
         if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:
             _keep(ledger, workload, for_room=False)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5)."""
+    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5).
+
+    Of whole GPUs of an accelerator `nominal` is the most that it may have (V9).
+    """
 
     flavor: str
     nominal: int = 0
@@ -206,7 +209,7 @@ class Slicing:
     shares: int = 10
     repartition: bool = False
     settle_s: float = 600.0
-    whole_nodes: bool = False
+    whole_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fleet_app.engine import placement, quota, reclaim
+from fleet_app.engine import capped, placement, quota, reclaim
 from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
@@ -27,7 +27,7 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
-    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
+    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3, V9)."""
     broken, gpus = distrusted(ledger, workload), workload.gpus
     most, left = _limits(ledger, workload, may_borrow=ledger.class_of(workload).borrows and not broken)
     if gpus > most:
@@ -43,7 +43,7 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     left -= sum(one.gpus for one in ahead)
     if ahead and gpus > left:
         return _quota_wait(workload, Reason.RESERVED, left, tuple(one.name for one in ahead))
-    return None
+    return None if ledger.caps is None else capped.refusal(ledger, workload)
 
 
 def behind(workload: Workload, first: str) -> Wait:

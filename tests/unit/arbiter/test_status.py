@@ -167,7 +167,7 @@ def test_cards_and_who_has_part_of_one_are_shown() -> None:
 
 
 def test_which_cards_should_be_cut_is_recommended() -> None:
-    rules = policy(slicing=Slicing(repartition=True, whole_nodes=True))
+    rules = policy(slicing=Slicing(repartition=True))
     seen = state(node("n1", gpus=2, cards=cards((), ()), accelerator="H100"), sliced("job", profile="1g.10gb"))
     snapshot = Snapshot(at=5.0, state=seen, plan=decide(seen, rules, 5.0))
     (row,) = status.recommendations(snapshot, rules, 1.0)

@@ -20,8 +20,8 @@ from tests.builders import backfill, cards, gang, node, part, policy, service, s
 
 SEVENTHS = ("1g.10gb",) * 7
 HALVES = ("3g.40gb", "3g.40gb")
-RULES = policy(slicing=Slicing(repartition=True, settle_s=100.0))
-TOGETHER = policy(slicing=Slicing(repartition=True, settle_s=100.0, whole_nodes=True))
+RULES = policy(slicing=Slicing(repartition=True, settle_s=100.0, whole_nodes=False))
+TOGETHER = policy(slicing=Slicing(repartition=True, settle_s=100.0))
 CHAT = service("chat", gpus=0, slice=part(profile="1g.10gb"), wanted=1)
 
 
