@@ -104,6 +104,7 @@ def _node(node: private.NodeFact, resources: Mapping[str, private.Resources], dr
         is_head=private.HEAD_RESOURCE in total,
         slices=_slices(total),
         free_slices=_slices(available),
+        address=node.address,
     )
 
 
