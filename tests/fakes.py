@@ -318,15 +318,16 @@ class FakeCards:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def repartition(self, node: str, layouts: tuple[Layout, ...]) -> None:
-        refusal = self._world.no_layouts.get(node)
+    def repartition(self, node: NodeView, layouts: tuple[Layout, ...]) -> None:
+        name = node.labels["fleet/node"]
+        refusal = self._world.no_layouts.get(name)
         if refusal:
-            raise RequestError(refusal, where=node)
-        used = self._world.slices_used(self._world.node(node).node_id)
+            raise RequestError(refusal, where=name)
+        used = self._world.slices_used(node.node_id)
         if +used:
-            raise BrokenError(f"{node} is cut while {used} is used there")
-        self._world.layouts[node] = layouts
-        self._world.log.append((self._world.now, "repartition", node))
+            raise BrokenError(f"{name} is cut while {used} is used there")
+        self._world.layouts[name] = layouts
+        self._world.log.append((self._world.now, "repartition", name))
 
 
 class Crash(BaseException):

@@ -276,7 +276,7 @@ class Act:
         """Ask for new layouts where cards are empty; safe to repeat: what was not written down is asked for again."""
         for recut, layouts in recuts.due(self._book, facts):
             key = f"repartition {recut.node}"
-            refusal = self._tries.call(self._book, key, partial(_asked, cards, recut.node, layouts))
+            refusal = self._tries.call(self._book, key, partial(_asked, cards, facts.nodes[recut.node], layouts))
             now = self._ports.clock.now()
             if refusal:
                 recuts.give_up(self._book, recut, now, refusal)
@@ -339,7 +339,7 @@ class Act:
         return self._tries.call(self._book, what, done) is True
 
 
-def _asked(cards: CardLayouts, node: str, layouts: tuple[Layout, ...]) -> str:
+def _asked(cards: CardLayouts, node: NodeView, layouts: tuple[Layout, ...]) -> str:
     """Return why such layouts can never be had on a node; empty when they were asked for."""
     try:
         cards.repartition(node, layouts)

@@ -340,8 +340,8 @@ class Board(Protocol):
 class CardLayouts(Protocol):
     """Whoever can change what cards are cut into."""
 
-    def repartition(self, node: str, layouts: tuple[Layout, ...]) -> None:
-        """Ask for these layouts of the cards of the node of that name, in any order; nothing is on those that change.
+    def repartition(self, node: NodeView, layouts: tuple[Layout, ...]) -> None:
+        """Ask for these layouts of all cards of a node, in any order; nothing is on those that change.
 
         It may take minutes, and the node may be another one to Ray afterwards; what came of it is seen there.
         Raises RequestError when such layouts cannot be had there, FaultError when it may be tried again.

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import capped, elastic, giving, inside, mixed, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine import (
+    capped,
+    capping,
+    elastic,
+    giving,
+    inside,
+    mixed,
+    overstaying,
+    placement,
+    reclaim,
+    refusal,
+    reserving,
+)
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
@@ -98,7 +110,7 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None and ledger.caps is not None and _waits_for_cap(ledger, workload, refused):
-        yield from capped.wait_for(ledger, workload, refused)
+        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
         return
     if refused is not None:
         yield (

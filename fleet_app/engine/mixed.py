@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from fleet_app.engine import (
     capped,
+    capping,
     giving,
     inside,
     matching,
@@ -42,7 +43,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None and capped.is_cap(refused) and not yields:
-        yield from capped.wait_for(ledger, workload, refused)
+        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
         return
     if refused is not None:
         if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:

@@ -152,7 +152,15 @@ def test_nobody_is_asked_where_all_would_not_be_enough_or_enough_leave_already()
     assert drained(plan) == []
     wait = plan.wait_of("a")
     assert wait is not None
-    assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("going",))
+    assert wait.reason is Reason.DRAIN_UNDER_WAY
+
+
+def test_nobody_is_asked_where_there_would_be_no_room_afterwards() -> None:
+    """R4: half of `h1` is another team's for good."""
+    there = [node("h0", gpus=4, accelerator="H100"), node("h1", gpus=8, accelerator="H100")]
+    firm = gang("firm", gpus=4, on=("h1",), team="vision")
+    parts = [*there, backfill("own", gpus=4, on=("h0",)), firm, gang("a", gpus=8)]
+    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
 
 
 def test_what_yields_asks_nobody() -> None:
