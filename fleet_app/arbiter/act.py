@@ -242,6 +242,7 @@ class Act:
             partition="" if part is None or not part.profile else part.partition,
             share=0.0 if part is None else part.share / WHOLE_SHARE,
             card=workload.card,
+            slot=record.slot,
         )
 
     # Serving.

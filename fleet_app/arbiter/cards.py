@@ -21,6 +21,7 @@ from fleet_app.engine.layouts import SHARED, Layout
 from fleet_app.engine.policy import Slicing
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
+from fleet_app.engine.workload import Workload
 
 On = Mapping[tuple[str, int], Sequence[Slice]]
 """By node and card: the slices of it that the book gives to somebody."""
@@ -83,6 +84,19 @@ def on_cards(book: Book) -> On:
         if grant.slice is not None and grant.card is not None:
             found[grant.node, grant.card].append(grant.slice)
     return found
+
+
+def free_slot(book: Book, node: str, wanted: Slice) -> int | None:
+    """Return the first of a node's partitions of a profile that nobody has; None for a share, which is on no one's."""
+    if not wanted.profile:
+        return None
+    taken = {record.slot for record in book.live() if _has(record.workload, node, wanted)}
+    taken |= {grant.slot for grant in book.grants if (grant.node, grant.slice) == (node, wanted)}
+    return next(number for number in range(len(taken) + 1) if number not in taken)
+
+
+def _has(workload: Workload, node: str, wanted: Slice) -> bool:
+    return workload.holding and workload.slice == wanted and workload.nodes == (node,)
 
 
 def matched(before: Iterable[Card], layouts: Iterable[Layout]) -> tuple[Card, ...]:

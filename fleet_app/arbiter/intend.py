@@ -12,6 +12,7 @@ from typing import assert_never
 
 from fleet_app.arbiter import calendar, crossing, failing, members
 from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.cards import free_slot
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.engine.errors import ConflictError
@@ -104,7 +105,8 @@ def _admit(book: Book, action: Admit | AdmitSlice, now: float) -> None:
     phase = after(record.workload.phase, Event.ADMIT)
     nodes, card = (action.nodes, None) if isinstance(action, Admit) else ((action.node,), action.card)
     workload = replace(record.workload, phase=phase, nodes=nodes, card=card, admitted_at=now)
-    book.put(replace(record, workload=workload, message=""))
+    slot = free_slot(book, action.node, action.slice) if isinstance(action, AdmitSlice) else None
+    book.put(replace(record, workload=workload, message="", slot=slot))
     book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(nodes), why=action.why)
 
 
@@ -216,7 +218,8 @@ def _give(book: Book, action: GiveGrant | GiveSlice, now: float) -> None:
     tag = book.next_tag()
     grant = GrantRecord(name=tag, service=action.service, node=action.node, shape=action.shape, made_at=now)
     if isinstance(action, GiveSlice):
-        grant = replace(grant, slice=action.slice, card=action.card)
+        slot = free_slot(book, action.node, action.slice)
+        grant = replace(grant, slice=action.slice, card=action.card, slot=slot)
     book.grants.put(tag, grant)
     book.note(now, What.GRANTED, action.service, grant=tag, node=action.node, why=action.why)
 

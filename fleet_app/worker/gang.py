@@ -16,6 +16,7 @@ from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from fleet_app.worker import devices
 from fleet_app.worker.contract import Member
 from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER, JobEnvironment, RankGroup
 from fleet_app.worker.members import members
@@ -138,6 +139,7 @@ class Membership:
         classes = [self._class_of(rank_class, rank) for rank in range(self.job.bundles)]
         group = self.join()
         runtime_env, more = with_niceness(options.pop("runtime_env", {})), options.pop("resources", {})
+        runtime_env["env_vars"] = {**self._device(), **runtime_env["env_vars"]}
         return [
             each.options(
                 num_gpus=self.bundle_of(rank).get("GPU", 0),
@@ -169,6 +171,14 @@ class Membership:
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
             **options,
         ).remote(rank, *arguments)
+
+    def _device(self) -> dict[str, str]:
+        """Return what lets a rank see its own partition and no other; this process is on the same node."""
+        profile = self.job.partition.removeprefix("mig-")
+        if not profile or self.job.slot is None:
+            return {}
+        uuid = devices.partition(devices.listing(), profile, self.job.slot)
+        return {} if uuid is None else {devices.VISIBLE: uuid}
 
     def _members(self) -> tuple[Member, ...]:
         """Return the members of an elastic attempt; the arbiter posts them before it submits the job."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet_app.arbiter.inbox import Cancel
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord
 from fleet_app.engine.cards import Slice
@@ -73,6 +74,19 @@ def test_a_job_gets_a_partition_and_another_a_share_and_each_is_told_which(rig: 
     assert (told["FLEET_FLAVOR"], told["FLEET_SHARE"], told["FLEET_GPUS_PER_BUNDLE"]) == ("h100-shared", "0.25", "0")
     rig.run(30.0, until=rig.quiet)
     assert rig.phases() == {"small": Phase.SUCCEEDED, "part": Phase.SUCCEEDED}
+
+
+def test_no_two_have_the_same_partition_of_a_node_and_what_came_free_is_used_again(rig: Rig) -> None:
+    for number in range(3):
+        rig.world.behaviours[f"j{number}"] = LONG
+        ask(rig, f"j{number}", partition="1g.10gb")
+    rig.run(3.0, until=lambda: len(rig.world.running()) == 3)
+    assert [environment(rig, f"j{number}")["FLEET_SLOT"] for number in range(3)] == ["0", "1", "2"]
+    rig.post(Cancel(name="j1"))
+    rig.run(12.0, until=lambda: rig.phases()["j1"] is Phase.STOPPED)
+    ask(rig, "j3", partition="1g.10gb")
+    rig.run(20.0, until=lambda: "j3" in rig.world.running())
+    assert environment(rig, "j3")["FLEET_SLOT"] == "1"
 
 
 def test_shares_fill_one_card_before_the_next_and_never_go_over_two(rig: Rig) -> None:

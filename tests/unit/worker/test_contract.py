@@ -87,7 +87,7 @@ def environment(**changes: object) -> JobEnvironment:
         environment(resume_uri="u", resume_step=0),
         environment(min_nodes=2),
         environment(groups=(RankGroup(name="ps", ranks=2, gpus=0, cpu_milli=500),)),
-        environment(flavor="h100-mig-1g.10gb", partition="mig-1g.10gb", card=3),
+        environment(flavor="h100-mig-1g.10gb", partition="mig-1g.10gb", card=3, slot=17),
         environment(flavor="l4-shared", share=0.25, card=0),
     ],
     ids=[
@@ -102,6 +102,11 @@ def environment(**changes: object) -> JobEnvironment:
 )
 def test_a_job_reads_what_the_arbiter_told_it(told: JobEnvironment) -> None:
     assert JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
+
+
+def test_a_rank_may_see_gpus_only_where_its_partition_is_none_to_ray() -> None:
+    assert environment(partition="mig-1g.10gb", flavor="f").to_env().get("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO") is None
+    assert environment().to_env()["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] == "1"
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 0.5, 10.0, 30.5, 120.0])
