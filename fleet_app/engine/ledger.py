@@ -345,9 +345,6 @@ class Ledger:
         self.used_soon = dict(self.used)
         for workload in (*leaving, *self.going):
             self.release_soon(workload)
-        self._open_calendar()
-
-    def _open_calendar(self) -> None:
         if self.calendar is not None:
             self.calendar.seat_all(self.holding, self.class_of)
 
