@@ -27,7 +27,7 @@ from fleet_app.adapters.jobs import RayJobs
 from fleet_app.arbiter.facts import Ports
 from fleet_app.arbiter.journal import Journal
 from fleet_app.arbiter.loop import Loop
-from fleet_app.arbiter.ports import Board, Clock
+from fleet_app.arbiter.ports import Board, CardLayouts, Clock
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.worker import contract
 
@@ -175,7 +175,13 @@ class FleetArbiter:
         _log_to(path / "logs")
         clock = SystemClock()
         board = RayBoard(clock)
-        ports = Ports(cluster=RayCluster(), jobs=RayJobs(dashboard_url, path / "packages"), board=board, clock=clock)
+        ports = Ports(
+            cluster=RayCluster(),
+            jobs=RayJobs(dashboard_url, path / "packages"),
+            board=board,
+            clock=clock,
+            cards=_cards(),
+        )
         self._home = home
         self._runner = Runner(path, ports)
         pulse = Pulse(path, board, clock, self._runner.moves)
@@ -199,6 +205,15 @@ class FleetArbiter:
     def status(self) -> dict[str, object]:
         """Return cycles so far, how long the last one took, whether it is paused, and what fails."""
         return self._runner.status()
+
+
+def _cards() -> CardLayouts | None:
+    """Return who changes what cards are cut into; None but on Kubernetes."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return None
+    from fleet_app.adapters import kube_cards  # noqa: PLC0415  # slow to import, and of use only there
+
+    return kube_cards.of_pod()
 
 
 def start_arbiter(home: Path, dashboard_url: str, within_s: float = START_WITHIN_S) -> Any:

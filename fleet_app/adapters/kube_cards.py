@@ -8,6 +8,9 @@ Does not know what cards are used for, nor what else becomes of the node.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
 from fleet_app.arbiter.ports import NodeView
@@ -16,6 +19,11 @@ from fleet_app.engine.layouts import SHARED, Layout
 
 CONFIG_LABEL = "nvidia.com/mig.config"
 WHOLE = "all-disabled"
+
+CLUSTER_ENV = "RAY_CLUSTER_NAME"
+"""KubeRay's operator tells every pod of a RayCluster its name."""
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def config_of(layouts: tuple[Layout, ...]) -> str:
@@ -57,3 +65,14 @@ class KubeCards:
             raise FaultError("no worker's pod has its address", where=node.address or node.node_id)
         patch = {"metadata": {"labels": {CONFIG_LABEL: config}}}
         self._kube.ask(self._kube.core.patch_node, machines.pop(), body=patch, _content_type=MERGE_PATCH)
+
+
+def of_pod(namespace_file: Path = NAMESPACE_FILE) -> KubeCards | None:
+    """Return that of the RayCluster which this process's pod is of; None where it is in none, or may ask nothing."""
+    cluster = os.environ.get(CLUSTER_ENV)
+    if not cluster or not namespace_file.exists():
+        return None
+    try:
+        return KubeCards(Kube.of_pod(), cluster, namespace_file.read_text(encoding="utf-8").strip())
+    except (FaultError, OSError):
+        return None
