@@ -20,6 +20,9 @@ from fleet_app.engine.layouts import SHARED, Layout
 CONFIG_LABEL = "nvidia.com/mig.config"
 WHOLE = "all-disabled"
 
+ANSWER_S = 1.0
+"""How long an answer may take: the arbiter waits for it."""
+
 CLUSTER_ENV = "RAY_CLUSTER_NAME"
 """KubeRay's operator tells every pod of a RayCluster its name."""
 
@@ -73,6 +76,6 @@ def of_pod(namespace_file: Path = NAMESPACE_FILE) -> KubeCards | None:
     if not cluster or not namespace_file.exists():
         return None
     try:
-        return KubeCards(Kube.of_pod(), cluster, namespace_file.read_text(encoding="utf-8").strip())
+        return KubeCards(Kube.of_pod(ANSWER_S), cluster, namespace_file.read_text(encoding="utf-8").strip())
     except (FaultError, OSError):
         return None

@@ -186,6 +186,7 @@ def test_an_elastic_gang_is_as_large_as_its_cap_allows_and_grows_no_further() ->
     assert placed(plan) == {"a": ("h0", "h1", "h2")}
     runs = replace(gang("a", nodes=4, minimum=1, on=("h0", "h1", "h2")), bundles=4)
     assert decide(state(*H100, runs), rules(h100=24), 10.0).actions == ()
+    assert decide(state(*H100, *A100, runs), rules(h100=24), 10.0).actions == (), "its members are of one accelerator"
 
 
 def test_slices_are_under_no_cap_of_whole_gpus() -> None:
