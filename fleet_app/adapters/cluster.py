@@ -121,7 +121,9 @@ def _shape(resources: Mapping[str, float]) -> Shape:
 def _slices(resources: Mapping[str, float]) -> dict[str, int]:
     """Return parts of cards as the arbiter counts them: partitions by their resource, GPUs in ten-thousandths."""
     partitions = {
-        name: int(amount) for name, amount in resources.items() if contract.PARTITION_RESOURCE.fullmatch(name)
+        name: int(amount)
+        for name, amount in resources.items()
+        if name.startswith(MIG) and contract.PARTITION_RESOURCE.fullmatch(name)
     }
     gpus = round(resources.get("GPU", 0.0) * WHOLE_SHARE)
     return partitions | ({SHARED: gpus} if gpus else {})

@@ -81,14 +81,16 @@ def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None, removed: Iter
     What groups that were `removed` since the facts stood on is about to be free.
     """
     shown, room = rooms(facts), rooms(facts, removed)
-    parts_shown, parts = slice_rooms(facts), slice_rooms(facts, removed)
-    found: list[Wanted] = []
-    for one in (
+    missing = [
         *_promised(book, facts),
         *_admitted(book, facts),
         *_joining(book, facts),
         *_missing_holds(book, facts, holds),
-    ):
+    ]
+    sliced = any(one.slice is not None for one in missing)
+    parts_shown, parts = (slice_rooms(facts), slice_rooms(facts, removed)) if sliced else ({}, {})
+    found: list[Wanted] = []
+    for one in missing:
         if _fits(one, room, parts):
             settles = not _fits(one, shown, parts_shown)
             for node_id, shape in one.bundles:
