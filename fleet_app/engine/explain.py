@@ -168,6 +168,8 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
+    if workload.slice is not None:
+        where = f"card {workload.card} of {where}, with {workload.slice.text}"
     if workload.minimum is not None:
         where = f"{where} ({len(workload.nodes)} of {workload.minimum}..{workload.bundles} members)"
     if workload.phase is Phase.DRAINING:
