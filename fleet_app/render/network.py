@@ -53,6 +53,7 @@ def _head(site: Site, clients: list[Object] | None) -> Object:
     everyone = {"podSelector": _pods(site)}
     ingress = [
         {"from": [everyone]},
+        # RayJobs come from the operator to the port named `dashboard`: in the chart, that of the gateway.
         _from([_anywhere(_OPERATOR)], names.DASHBOARD_PORT, names.GATEWAY_PORT, _AGENT_PORT),
         _from(clients, names.GATEWAY_PORT, names.SERVE_PORT),
     ]
