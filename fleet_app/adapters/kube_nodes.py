@@ -53,6 +53,8 @@ class RayCluster:
     version: str
     uid: str
     groups: tuple[Group, ...] = ()
+    owned: tuple[int, ...] = ()
+    """Where its metadata says that the groups are ours."""
 
     def group(self, name: str) -> Group | None:
         """Return the worker group of that name."""
@@ -102,6 +104,11 @@ def ray_cluster(item: Json) -> RayCluster:
         version=item["metadata"]["resourceVersion"],
         uid=item["metadata"]["uid"],
         groups=tuple(_group(index, spec) for index, spec in enumerate(specs)),
+        owned=tuple(
+            index
+            for index, entry in enumerate(item["metadata"].get("managedFields") or ())
+            if entry.get("manager") == names.FIELD_MANAGER
+        ),
     )
 
 
@@ -177,6 +184,19 @@ def tidied(cluster: RayCluster, gone: frozenset[str]) -> Patch:
     for group in changed:
         patch += _dooming(group, tuple(name for name in group.doomed if name not in gone))
     return patch
+
+
+def disowned(cluster: RayCluster) -> Patch:
+    """Return the patch that gives up what we own of a RayCluster by having changed it; empty when we own nothing.
+
+    The list of groups is one field to the server, and Helm applies it: whoever owns it makes the next upgrade of the
+    chart conflict, whatever that changes. What nobody owns conflicts with nothing.
+    """
+    if not cluster.owned:
+        return []
+    at = [f"/metadata/managedFields/{index}" for index in reversed(cluster.owned)]
+    tests = [{"op": "test", "path": f"{path}/manager", "value": names.FIELD_MANAGER} for path in at]
+    return [*_tested(cluster, ()), *tests, *({"op": "remove", "path": path} for path in at)]
 
 
 def _tested(cluster: RayCluster, groups: Sequence[Group]) -> Patch:

@@ -21,7 +21,7 @@ from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.values import NodeClass
-from fleet_app.render import access
+from fleet_app.render import access, names
 from tests.kube import CLUSTER, NAMESPACE, Call, FakeKube, group, served
 
 
@@ -254,6 +254,23 @@ def test_a_name_is_taken_back_only_once_its_pod_has_been_gone_for_a_while(bed: B
     bed.clock.at += 0.2
     bed.pools.turn()
     assert replicas(bed.fake)["training-l1"] == (2, [])
+
+
+def test_what_was_changed_is_owned_no_longer_than_that(bed: Bed) -> None:
+    """Or Helm's next upgrade would conflict: the list of groups is one field, whatever of it is changed."""
+    bed.cross("m2")
+    bed.pools.turn(look=False)
+    assert managers(bed.fake) == ["helm", names.FIELD_MANAGER]
+    bed.settle(turns=5)
+    assert bed.view().troubles == ()
+    assert managers(bed.fake) == ["helm"]
+    calls = len(bed.fake.calls)
+    bed.pools.turn()
+    assert {call.verb for call in bed.fake.calls[calls:]} <= {"get", "list"}, "and that is the end of it"
+
+
+def managers(fake: FakeKube) -> list[str]:
+    return [entry["manager"] for entry in fake.objects["rayclusters"][CLUSTER]["metadata"].get("managedFields", [])]
 
 
 def _replaced(bed: Bed) -> None:
