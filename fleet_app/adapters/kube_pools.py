@@ -261,14 +261,15 @@ class KubePools:
     def _tidy(self) -> None:
         """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod.
 
-        And give up what we own of the RayCluster, when there is no name to be taken back.
+        And, when there is no name to be taken back, make the nodes that the chart came to want, or else give up what we
+        own of the RayCluster.
         """
         cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
         there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
         gone = frozenset(name for name, since in self._missing.items() if now - since >= GONE_S)
-        self._change(kube_nodes.tidied(cluster, gone) or kube_nodes.disowned(cluster))
+        self._change(kube_nodes.tidied(cluster, gone) or kube_nodes.grown(cluster) or kube_nodes.disowned(cluster))
 
     # Nodes on demand.
 

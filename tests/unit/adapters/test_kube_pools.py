@@ -273,6 +273,41 @@ def managers(fake: FakeKube) -> list[str]:
     return [entry["manager"] for entry in fake.objects["rayclusters"][CLUSTER]["metadata"].get("managedFields", [])]
 
 
+def wants(bed: Bed, note: str) -> None:
+    """Let the chart be upgraded."""
+    bed.fake.objects["rayclusters"][CLUSTER]["metadata"]["annotations"] = {names.SIZES_NOTE: note}
+
+
+WANTED = {
+    "more of one pool": ('{"training-l1": 5, "serving-l1": 1}', (5, 1)),
+    "more of both": ('{"training-l1": 4, "serving-l1": 2}', (4, 2)),
+    "fewer: that is not done here": ('{"training-l1": 1, "serving-l1": 0}', (3, 1)),
+    "as many, and one has gone over since": ('{"training-l1": 4, "serving-l1": 0}', (3, 1)),
+    "more than have gone over since": ('{"training-l1": 5, "serving-l1": 0}', (4, 1)),
+    "more than its most": ('{"training-l1": 50, "serving-l1": 1}', (9, 1)),
+    "nothing of a pool that the chart does not name": ('{"serving-l1": 1}', (3, 1)),
+    "nothing that can be read": ("{", (3, 1)),
+    "no list of pools": ("[1]", (3, 1)),
+}
+
+
+@pytest.mark.parametrize(("note", "want"), WANTED.values(), ids=WANTED)
+def test_pools_grow_to_what_the_chart_came_to_want(bed: Bed, note: str, want: tuple[int, int]) -> None:
+    wants(bed, note)
+    bed.settle(turns=6)
+    found = replicas(bed.fake)
+    assert (found["training-l1"][0], found["serving-l1"][0]) == want
+    assert bed.fake.deleted == []
+    assert managers(bed.fake) in ([], ["helm"])
+
+
+def test_where_ray_s_autoscaler_has_a_say_the_chart_has_none(bed: Bed) -> None:
+    bed.fake.objects["rayclusters"][CLUSTER]["spec"]["enableInTreeAutoscaling"] = True
+    wants(bed, '{"training-l1": 5, "serving-l1": 1}')
+    bed.settle()
+    assert replicas(bed.fake)["training-l1"][0] == 3
+
+
 def _replaced(bed: Bed) -> None:
     """Let the pod on m2 go, and the operator make another one before anybody could look."""
     bed.fake.remove_pod(bed.pod_on("m2"))
