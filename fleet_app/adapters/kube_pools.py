@@ -118,7 +118,8 @@ class KubePools:
         try:
             yield
         except FleetError as error:
-            log.warning("%s: %s", what, error.sentence())
+            if self._troubles.get(what) != error.sentence():
+                log.warning("%s: %s", what, error.sentence())
             self._troubles[what] = error.sentence()
         else:
             self._troubles.pop(what, None)
@@ -244,10 +245,7 @@ class KubePools:
             raise ConflictError("another pod of the fleet is on it", where=wish.machine, fix="It is tried again")
         patch = _step(cluster, pods, (leaves, joins), there)
         self._relabel(wish)
-        if patch:
-            call = self._kube.custom.patch_namespaced_custom_object
-            where = (*RAY, self._namespace, "rayclusters", self._cluster)
-            self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
+        self._patch_groups(patch)
 
     def _relabel(self, wish: PoolChange) -> None:
         patch = kube_nodes.relabelled(self._kube.ask(self._kube.core.read_node, wish.machine), wish.to)
@@ -261,7 +259,9 @@ class KubePools:
         there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
         gone = frozenset(name for name, since in self._missing.items() if now - since >= GONE_S)
-        patch = kube_nodes.tidied(cluster, gone)
+        self._patch_groups(kube_nodes.tidied(cluster, gone))
+
+    def _patch_groups(self, patch: kube_nodes.Patch) -> None:
         if patch:
             call = self._kube.custom.patch_namespaced_custom_object
             where = (*RAY, self._namespace, "rayclusters", self._cluster)
