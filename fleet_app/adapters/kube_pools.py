@@ -118,7 +118,8 @@ class KubePools:
         try:
             yield
         except FleetError as error:
-            log.warning("%s: %s", what, error.sentence())
+            if self._troubles.get(what) != error.sentence():
+                log.warning("%s: %s", what, error.sentence())
             self._troubles[what] = error.sentence()
         else:
             self._troubles.pop(what, None)
