@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import image
-from tests.cluster.bed import control, dns, network, node, oci, operator, storage
-from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, PAUSE, Module, built
+from tests.cluster.bed import archives, control, dns, network, node, operator, storage
+from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, built
 from tests.cluster.bed.client import Cluster
 from tests.cluster.bed.folder import run_folder
 from tests.cluster.bed.programs import Programs
@@ -55,7 +55,7 @@ def full() -> Iterator[Cluster]:
     """Hold a whole cluster of two nodes, whose pods run."""
     _need()
     with run_folder() as folder:
-        archives = _images(folder)
+        images = archives.all_of_them()
         with _running(folder, network.WORLD) as programs, network.link(programs) as address:
             network.lay(programs)
             reach = control.Reach(inner=network.GATEWAY, outer=address, published=network.GATEWAY)
@@ -64,7 +64,7 @@ def full() -> Iterator[Cluster]:
                 node.run_containerd(programs, place, folder / place.name)
             plane = control.start(programs, folder, reach)
             cluster = Cluster(kubeconfig=plane.kubeconfig, image=image.NAME)
-            node.load(programs, places, archives)
+            node.load(programs, places, images)
             operator.define(cluster)
             for place in places:
                 node.join(programs, place, folder / place.name, plane)
@@ -82,28 +82,13 @@ def _furnish(cluster: Cluster, folder: Path) -> None:
         cluster.kubectl("taint", "node", name, f"fleet/class={labels['fleet/class']}:NoSchedule")
         cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={patch}")
     storage.provide(cluster, folder / "volumes")
-    dns.run(cluster, _name(COREDNS))
-    operator.run_inside(cluster, _name(KUBERAY))
+    dns.run(cluster, archives.name(COREDNS))
+    operator.run_inside(cluster, archives.name(KUBERAY))
     limit = f"--timeout={READY_WITHIN_S}s"
     cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", limit, within_s=READY_WITHIN_S + 5)
     for namespace, name in ((dns.NAMESPACE, dns.NAME), (operator.NAMESPACE, operator.NAME)):
         words = ("rollout", "status", f"deployment/{name}", f"--namespace={namespace}", limit)
         cluster.kubectl(*words, within_s=READY_WITHIN_S + 5)
-
-
-def _images(folder: Path) -> list[Path]:
-    """Return archives of all images that the cluster's pods are made of."""
-    archives = []
-    for module in (PAUSE, COREDNS, KUBERAY):
-        archive = folder / f"{module.folder}.tar"
-        oci.write(archive, _name(module), built(module) / module.programs[0])
-        archives.append(archive)
-    image.build(folder / "fleet.tar")
-    return [*archives, folder / "fleet.tar"]
-
-
-def _name(module: Module) -> str:
-    return f"localhost/{module.programs[0]}:1"
 
 
 def _need() -> None:
