@@ -15,6 +15,9 @@ PREFIX = "fleet/"
 CLUSTER_LABEL = "fleet/cluster"
 CLASS_LABEL = contract.CLASS_LABEL
 FLAVOR_LABEL = "fleet/flavor"
+PROXY_LABEL = "fleet/proxy"
+"""Of the pods whose Serve proxy takes requests; the service of Serve selects it."""
+
 NODE_LABEL = contract.NODE_LABEL
 POD_LABEL = contract.POD_LABEL
 DRIVER_LABEL = contract.DRIVER_LABEL
@@ -28,6 +31,9 @@ TAINT_KEY = CLASS_LABEL
 """Nodes of the fleet have the taint `fleet/class=<class>:NoSchedule`, so that nothing else lands there."""
 
 TAINT_EFFECT = "NoSchedule"
+
+NOTE = "fleet/note"
+"""Annotation of what is rendered: what a reader should know of it."""
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -46,6 +52,9 @@ No key on a pod opts out of a repair that replaces its node: EKS and GKE repair 
 goes past do-not-disrupt. Nor should the GPU operator's driver upgrade skip a pod that has GPUs. All of these cordon
 first, and evict: the cordon makes the arbiter move the gang, and until it has, evictions are refused.
 """
+
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
+"""What GPUs are asked for by, of the device plugins there are: names begin so."""
 
 FORCED_EVICTION = "descheduler.alpha.kubernetes.io/evict"
 """The descheduler evicts what has this, whatever else the pod says."""
