@@ -18,6 +18,7 @@ PAUSE = "localhost/pause:1"
 CGROUPS = Path("/sys/fs/cgroup")
 CNI = "/usr/lib/cni"  # where Debian's package puts the plugins
 IMPORT_WITHIN_S = 300
+SHARES = str(10 * 1024)
 
 
 def run_containerd(programs: Programs, place: Place, folder: Path) -> None:
@@ -135,6 +136,8 @@ def _control_group(name: str) -> str:
         group.parent.mkdir(exist_ok=True)
         if (inherits := group.parent / "cgroup.clone_children").exists():
             inherits.write_text("1", encoding="utf-8")  # else nothing may start in it: it has no processors
+        if (shares := group.parent / "cpu.shares").exists():
+            shares.write_text(SHARES, encoding="utf-8")  # else all pods together count as one busy process of the machine
         group.mkdir()
     return name
 
