@@ -52,7 +52,8 @@ def _head(site: Site, clients: list[Object] | None) -> Object:
     everyone = {"podSelector": _pods(site)}
     ingress = [
         {"from": [everyone]},
-        _from([_anywhere(_OPERATOR)], names.DASHBOARD_PORT, _AGENT_PORT),
+        # RayJobs come from the operator to the port named `dashboard`: in the chart, that of the gateway.
+        _from([_anywhere(_OPERATOR)], names.DASHBOARD_PORT, names.GATEWAY_PORT, _AGENT_PORT),
         _from(clients, names.GATEWAY_PORT, names.SERVE_PORT),
     ]
     egress = [

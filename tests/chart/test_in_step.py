@@ -10,6 +10,9 @@ import yaml
 
 from fleet_app.policy.load import parse_policy
 from fleet_app.render import access, names
+from fleet_app.render.network import network
+from fleet_app.render.priorities import priorities
+from fleet_app.render.site import Site
 from tests.chart import readme
 from tests.chart.conftest import CHART, NAMESPACE, RELEASE, ROOT, Object
 from tests.chart.examples import ALL, EXAMPLES, KUBERNETES
@@ -161,3 +164,29 @@ def test_every_switch_is_rendered_somewhere(render):
         if isinstance(switches, dict) and isinstance(switches.get("enabled"), bool):
             turned = any(each.startswith(f"{group}.enabled=") for each in given)
             assert turned or any(group in each for each in files), group
+
+
+KUBERNETES_RULES = {
+    "what a policy without the section gets": "",
+    "named clients": "kubernetes: {clients: [web, batch]}",
+    "no clients at all": "kubernetes: {clients: []}",
+    "classes that may talk to one another": "kubernetes: {separate: false}",
+    "doors out": "kubernetes: {egress: {store: {cidr: 10.1.0.0/16, ports: [443, 9000]}, hub: {cidr: 0.0.0.0/0}}}",
+}
+
+
+@pytest.mark.parametrize("section", KUBERNETES_RULES.values(), ids=KUBERNETES_RULES)
+def test_what_the_chart_makes_of_the_policy_is_what_the_fleet_renders(render, section):
+    """For sites without the chart, and for `fleet audit`."""
+    text = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["policy"] + section
+    objects = render("--set-json", f"policy={json.dumps(text)}")
+    site, policy = Site(cluster=RELEASE, namespace=NAMESPACE), parse_policy(text)
+    for want in [*priorities(site, policy), *network(site, policy)]:
+        made = named(objects, want["kind"], want["metadata"]["name"])
+        ours, theirs = (
+            {key: value for key, value in each.items() if key not in {"metadata", "description"}}
+            for each in (made, want)
+        )
+        assert ours == theirs
+    others = {each["metadata"]["name"] for each in objects if each["kind"] == "NetworkPolicy"}
+    assert others == {each["metadata"]["name"] for each in network(site, policy)}
