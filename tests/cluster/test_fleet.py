@@ -6,12 +6,14 @@ The tests are steps of one story, in the order of this file: each leaves the fle
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet_app.render import access
 from tests.cluster.bed.client import Cluster
 from tests.cluster.fleets import ROOT, Fleet, namespace
 
@@ -80,7 +82,7 @@ def test_nodes_are_seen_with_class_and_topology(fleet: Fleet) -> None:
 def test_the_service_answers_at_its_name(fleet: Fleet) -> None:
     fleet.cluster.wait_until(lambda: "pid" in fleet.hello(), "an answer of the service", 120)
     (service,) = fleet.ask("services")
-    assert service["running"] == 1
+    assert service["occupied"] == 1
 
 
 def test_a_gang_of_ray_job_submit_is_placed_whole(fleet: Fleet) -> None:
@@ -94,7 +96,7 @@ def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet
     with running(fleet, "gang", GANG), running(fleet, "lent", BACKFILL):
         assert set(fleet.workload("lent")["nodes"]) <= names(fleet, "serving")
         with fleet.load(tmp_path / "answers", at_once=10):
-            fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["running"] == 4, "four replicas", 120)
+            fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["occupied"] == 4, "four replicas", 120)
             drained = fleet.workload("lent")
             assert drained["phase"] == "queued"
             assert drained["broken_drains"] == 0
@@ -106,26 +108,25 @@ def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet
 
 
 def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    with running(fleet, "gang", GANG), running(fleet, "lent", BACKFILL, takes_s=15):
-        before = fleet.workload("gang")
+    with running(fleet, "gang-2", GANG), running(fleet, "lent-2", BACKFILL, takes_s=15):
+        before = fleet.workload("gang-2")
         head = fleet.head()
         with fleet.load(tmp_path / "answers", at_once=10):
-            wait_for(fleet, "lent", "draining")
-            deadline_at = fleet.workload("lent")["deadline_at"]
+            wait_for(fleet, "lent-2", "draining")
+            deadline_at = fleet.workload("lent-2")["deadline_at"]
             fleet.kubectl("delete", "pod", head, "--grace-period=0", "--force")
             answered = count(tmp_path / "answers")
             fleet.cluster.wait_until(lambda: count(tmp_path / "answers") > answered, "answers without a head", 60)
             fleet.cluster.wait_until(lambda: fleet.head() != head and bool(fleet.ask("nodes")), "a head", UP_WITHIN_S)
-            wait_for(fleet, "lent", "queued")
-            assert requeued_at(fleet, "lent") <= deadline_at + AFTER_DEADLINE_S
-        wait_for(fleet, "lent", "running")
-        assert fleet.workload("gang")["attempt"] == before["attempt"]
+            wait_for(fleet, "lent-2", "queued")
+            assert requeued_at(fleet, "lent-2") <= deadline_at + AFTER_DEADLINE_S
+        wait_for(fleet, "lent-2", "running")
+        assert fleet.workload("gang-2")["attempt"] == before["attempt"]
 
 
-def test_the_arbiter_may_do_what_they_have_to_and_no_more(fleet: Fleet) -> None:
-    account = f"--as=system:serviceaccount:{fleet.namespace}:{NAME}-arbiter"
-    listed = fleet.kubectl("auth", "can-i", "--list", account)
-    assert sorted(listed.splitlines()) == []
+def test_the_arbiter_may_do_what_it_calls_and_no_more(fleet: Fleet) -> None:
+    want = {(rule.group, rule.resource, tuple(sorted(rule.verbs)), rule.only) for rule in access.rules(NAME)}
+    assert allowed(fleet, f"{NAME}-arbiter") - allowed(fleet, f"{NAME}-worker") == want
 
 
 def test_an_uninstalled_fleet_leaves_nothing(fleet: Fleet) -> None:
@@ -150,6 +151,24 @@ def running(fleet: Fleet, name: str, about: Mapping[str, str], takes_s: float = 
     finally:
         fleet.run("fleet", "cancel", name)
         wait_for(fleet, name, "stopped")
+
+
+def allowed(fleet: Fleet, account: str) -> set[tuple[str, str, tuple[str, ...], str]]:
+    """Return what `kubectl auth can-i --list` would list for a service account: group, resource, verbs, name."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": fleet.namespace},
+    }
+    who = f"--as=system:serviceaccount:{fleet.namespace}:{account}"
+    answer = json.loads(fleet.kubectl("create", "--filename=-", "--output=json", who, stdin=json.dumps(review)))
+    return {
+        (group, resource, tuple(sorted(rule["verbs"])), only)
+        for rule in answer["status"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for only in rule.get("resourceNames", [""])
+    }
 
 
 def requeued_at(fleet: Fleet, name: str) -> float:

@@ -18,6 +18,8 @@ PAUSE = "localhost/pause:1"
 CGROUPS = Path("/sys/fs/cgroup")
 CNI = "/usr/lib/cni"  # where Debian's package puts the plugins
 IMPORT_WITHIN_S = 300
+# Of the processors, for all pods together. One busy process of the machine has 1024; so do they without this, and on
+# a machine that does anything else Ray's own time limits end its starts.
 SHARES = str(10 * 1024)
 
 
@@ -137,7 +139,7 @@ def _control_group(name: str) -> str:
         if (inherits := group.parent / "cgroup.clone_children").exists():
             inherits.write_text("1", encoding="utf-8")  # else nothing may start in it: it has no processors
         if (shares := group.parent / "cpu.shares").exists():
-            shares.write_text(SHARES, encoding="utf-8")  # else all pods together count as one busy process of the machine
+            shares.write_text(SHARES, encoding="utf-8")
         group.mkdir()
     return name
 
