@@ -38,7 +38,7 @@ def api() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes with the operator in a pod, where the fleet's image can run: n1 for serving, n2 for training."""
+    """Three nodes with the operator in a pod, where the fleet's image can run: one for serving, two for training."""
     yield from _up(beds.full)
 
 

@@ -27,7 +27,7 @@ topology: {levels: [leaf], gpus_per_node: 8}
 organisations:
   lab:
     teams:
-      serving: {nominal: 16, borrowing_limit: 0}
+      serving: {nominal: 8, borrowing_limit: 0}
       research: {nominal: 16}
       batch: {nominal: 0}
 classes:
@@ -39,11 +39,11 @@ drain: {grace: 20s, longest_grace: 60s}
 headroom: {immediate: 0}
 """
 GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
-BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "8"}
+BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
 
 
 def values(image: str, **changes: Any) -> Mapping[str, Any]:
-    """Two nodes a class, with as little of a small machine as will do."""
+    """A node for serving and two for training, with as little of a small machine as will do."""
     repository, tag = image.rsplit(":", 1)
     small = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
     return {
@@ -52,10 +52,10 @@ def values(image: str, **changes: Any) -> Mapping[str, Any]:
         "serve": (ROOT / "serve_configs" / "hello.yaml").read_text(encoding="utf-8"),
         "shapes": {"small": {"gpus": 8, "gpuResource": "nvidia.com/gpu", "cpu": "50m", "memory": "2Gi", "rayCpus": 16}},
         "domains": [
-            {"levels": {"leaf": "l1"}, "shape": "small", "serving": 2, "training": 0},
+            {"levels": {"leaf": "l1"}, "shape": "small", "serving": 1, "training": 0},
             {"levels": {"leaf": "l2"}, "shape": "small", "serving": 0, "training": 2},
         ],
-        "nodes": {"select": True},
+        "nodes": {"select": True, "name": "node"},
         "head": {"resources": small, "tolerations": [{"operator": "Exists"}]},
         "redis": {"enabled": True},
         **changes,
@@ -70,13 +70,13 @@ def fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with namespace(cluster, "fleet-story") as there:
         fleet = Fleet(cluster=cluster, namespace=there, name=NAME)
         fleet.upgrade(values(cluster.image), tmp_path_factory.mktemp("values"))
-        cluster.wait_until(lambda: len(fleet.ask("nodes")) == 4, "four nodes of the fleet", UP_WITHIN_S)
+        cluster.wait_until(lambda: len(fleet.ask("nodes")) == 3, "three nodes of the fleet", UP_WITHIN_S)
         yield fleet
 
 
 def test_nodes_are_seen_with_class_and_topology(fleet: Fleet) -> None:
     seen = sorted((node["class"], node["domains"]["leaf"], node["gpus_total"]) for node in fleet.ask("nodes"))
-    assert seen == [("serving", "l1", 8)] * 2 + [("training", "l2", 8)] * 2
+    assert seen == [("serving", "l1", 8)] + [("training", "l2", 8)] * 2
 
 
 def test_the_service_answers_at_its_name(fleet: Fleet) -> None:
@@ -96,7 +96,7 @@ def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet
     with running(fleet, "gang", GANG), running(fleet, "lent", BACKFILL):
         assert set(fleet.workload("lent")["nodes"]) <= names(fleet, "serving")
         with fleet.load(tmp_path / "answers", at_once=10):
-            fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["occupied"] == 4, "four replicas", 120)
+            fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["occupied"] == 2, "two replicas", 120)
             drained = fleet.workload("lent")
             assert drained["phase"] == "queued"
             assert drained["broken_drains"] == 0

@@ -1,7 +1,7 @@
 """The two tiers of the test bed, each up for as long as a `with` lasts, beside any other on this machine.
 
 `api`: a control plane and KubeRay's operator on the loopback; nothing that it makes runs. Needs Go, but not root.
-`full`: two nodes as well, one a class of work, with DNS, the operator in a pod, and images loaded. Needs root.
+`full`: three nodes as well, of both classes of work, with DNS, the operator in a pod, and images loaded. Needs root.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ PACKAGES = {
     "unshare": "util-linux",
     "ip": "iproute2",
 }
-# A node a class; topology as a site would label it.
+# As few as there are stories of: a gang of two, and a node that goes over. Topology as a site would label it.
 NODES: Mapping[str, Mapping[str, str]] = {
     "n1": {"fleet/class": "serving", "fleet/spine": "s1", "fleet/leaf": "l1"},
     "n2": {"fleet/class": "training", "fleet/spine": "s1", "fleet/leaf": "l2"},
+    "n3": {"fleet/class": "training", "fleet/spine": "s1", "fleet/leaf": "l2"},
 }
-GPUS = "32"
+GPUS = "8"
 READY_WITHIN_S = 120
 
 
@@ -52,7 +53,7 @@ def api() -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def full() -> Iterator[Cluster]:
-    """Hold a whole cluster of two nodes, whose pods run."""
+    """Hold a whole cluster of three nodes, whose pods run."""
     _need()
     with run_folder() as folder:
         images = archives.all_of_them()
