@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import access
-from tests.cluster.bed.client import Cluster
+from fleet_app.render.admission import admission
+from fleet_app.render.objects import dump
+from fleet_app.render.site import Site
+from tests.cluster.bed.client import Cluster, CommandError
 from tests.cluster.fleets import ROOT, Fleet, namespace
 
 NAME = "lab"
+SITE = Site(cluster=NAME, namespace="fleet-story")
 UP_WITHIN_S = 300
 AFTER_DEADLINE_S = 5  # what the drain contract says
 POLICY = """
@@ -37,6 +43,12 @@ classes:
 default_class: {gang: training-committed, backfill: training-backfill, service: serving-production}
 drain: {grace: 20s, longest_grace: 60s}
 headroom: {immediate: 0}
+"""
+POST = """
+import json, sys
+from pathlib import Path
+from fleet_app.cli import client
+client.find(Path("/var/lib/fleet"), None).post(sys.argv[1], json.loads(sys.argv[2]))
 """
 GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
 BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
@@ -58,6 +70,7 @@ def values(image: str, **changes: Any) -> Mapping[str, Any]:
         "nodes": {"select": True, "name": "node"},
         "head": {"resources": small, "tolerations": [{"operator": "Exists"}]},
         "redis": {"enabled": True},
+        "rendered": dump(admission(SITE, PolicyFile.model_validate(yaml.safe_load(POLICY)))),
         **changes,
     }
 
@@ -67,7 +80,7 @@ def fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A fleet that Helm has installed; all its nodes are there."""
     if cluster.image is None:
         pytest.skip("FLEET_TEST_IMAGE does not name an image of the fleet for FLEET_TEST_KUBECONFIG")
-    with namespace(cluster, "fleet-story") as there:
+    with namespace(cluster, SITE.namespace) as there:
         fleet = Fleet(cluster=cluster, namespace=there, name=NAME)
         fleet.upgrade(values(cluster.image), tmp_path_factory.mktemp("values"))
         cluster.wait_until(lambda: len(fleet.ask("nodes")) == 3, "three nodes of the fleet", UP_WITHIN_S)
@@ -124,6 +137,47 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
         assert fleet.workload("gang-2")["attempt"] == before["attempt"]
 
 
+def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet) -> None:
+    mine = f"--pod-selector=ray.io/cluster={NAME},ray.io/node-type=worker"
+    drain = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", mine)
+    with running(fleet, "drained", GANG):
+        machine = fleet.workload("drained")["nodes"][0]
+        with pytest.raises(CommandError, match="holds gang drained"):
+            fleet.cluster.kubectl(*drain, "--timeout=10s", machine)
+        try:
+            wait_for(fleet, "drained", "queued")
+            fleet.cluster.kubectl(*drain, "--timeout=120s", machine, within_s=150)
+        finally:
+            fleet.cluster.kubectl("uncordon", machine)
+        wait_for(fleet, "drained", "running", UP_WITHIN_S)
+        assert fleet.workload("drained")["broken_drains"] == 0
+
+
+def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) -> None:
+    with running(fleet, "upgraded", GANG):
+        before = {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")}
+        policy = POLICY.replace("longest_grace: 60s", "longest_grace: 50s")
+        fleet.upgrade(values(str(fleet.cluster.next_image), policy=policy), tmp_path)
+        in_force = lambda: "50s" in fleet.run("fleet", "policy", "show")  # noqa: E731
+        fleet.cluster.wait_until(in_force, "the new policy to be in force", 60)
+        assert {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")} == before
+        assert (fleet.workload("upgraded")["phase"], fleet.workload("upgraded")["attempt"]) == ("running", 1)
+        assert "pid" in fleet.hello()
+
+
+def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: Fleet) -> None:
+    fleet.cluster.wait_until(lambda: len(names(fleet, "training")) == 2, "two nodes for training", UP_WITHIN_S)
+    machine = max(names(fleet, "training"))
+    others = {pod["metadata"]["uid"] for pod in fleet.pods("ray.io/node-type=worker") if on(pod) != machine}
+    order = {"nodes": [machine], "to": "serving", "who": "tests"}
+    fleet.run("python3", "-c", POST, "boundary", json.dumps(order))
+    fleet.cluster.wait_until(lambda: machine in names(fleet, "serving"), f"{machine} to serve", UP_WITHIN_S)
+    label = fleet.cluster.get("node", machine)["metadata"]["labels"]["fleet/class"]
+    pods = fleet.pods("ray.io/node-type=worker")
+    assert (label, [on(pod) for pod in pods].count(machine)) == ("serving", 1)
+    assert others <= {pod["metadata"]["uid"] for pod in pods}
+
+
 def test_the_arbiter_may_do_what_it_calls_and_no_more(fleet: Fleet) -> None:
     want = {(rule.group, rule.resource, tuple(sorted(rule.verbs)), rule.only) for rule in access.rules(NAME)}
     assert allowed(fleet, f"{NAME}-arbiter") - allowed(fleet, f"{NAME}-worker") == want
@@ -169,6 +223,11 @@ def allowed(fleet: Fleet, account: str) -> set[tuple[str, str, tuple[str, ...], 
         for resource in rule["resources"]
         for only in rule.get("resourceNames", [""])
     }
+
+
+def on(pod: Mapping[str, Any]) -> str:
+    """Return the machine of a pod."""
+    return str(pod["spec"].get("nodeName"))
 
 
 def requeued_at(fleet: Fleet, name: str) -> float:

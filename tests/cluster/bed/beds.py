@@ -64,8 +64,8 @@ def full() -> Iterator[Cluster]:
             for place in places:
                 node.run_containerd(programs, place, folder / place.name)
             plane = control.start(programs, folder, reach)
-            cluster = Cluster(kubeconfig=plane.kubeconfig, image=image.NAME)
-            node.load(programs, places, images)
+            cluster = Cluster(kubeconfig=plane.kubeconfig, image=image.NAME, next_image=node.next_of(image.NAME))
+            node.load(programs, places, images, image.NAME)
             operator.define(cluster)
             for place in places:
                 node.join(programs, place, folder / place.name, plane)

@@ -23,10 +23,11 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that answers at `kubeconfig`; with `image`, pods of the fleet run in it, from that image."""
+    """A cluster that answers at `kubeconfig`. Pods of the fleet run where there is an `image`; `next_image` is a second."""
 
     kubeconfig: Path
     image: str | None = None
+    next_image: str | None = None
 
     def kubectl(self, *words: str, stdin: str = "", within_s: float = 60) -> str:
         """Run kubectl and return its output. Raises CommandError with what it complains of."""

@@ -48,12 +48,18 @@ conf_dir = "{network}"
     programs.wait_until(lambda: programs.ended(socket) == 0, f"{name} to answer", 60, needs=(name,))
 
 
-def load(programs: Programs, places: Iterable[Place], archives: Iterable[Path]) -> None:
-    """Put images into the stores of nodes, side by side."""
+def load(programs: Programs, places: Iterable[Place], archives: Iterable[Path], fleet: str) -> None:
+    """Put images into the stores of nodes, side by side; the fleet's by a second name, too."""
     script = "\n".join(f"ctr -n k8s.io images import {archive}" for archive in archives)
+    script += f"\nctr -n k8s.io images tag {fleet} {next_of(fleet)}"
     loads = [programs.launch(["sh", "-ec", script], place.inside) for place in places]
     for each in loads:
         programs.finish(each, IMPORT_WITHIN_S)
+
+
+def next_of(image: str) -> str:
+    """Return the second name of an image, which an upgrade takes for another."""
+    return f"{image}-next"
 
 
 def join(programs: Programs, place: Place, folder: Path, control: ControlPlane) -> None:
