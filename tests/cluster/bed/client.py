@@ -23,7 +23,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that answers at `kubeconfig`. Pods of the fleet run where there is an `image`; `next_image` is a second."""
+    """A cluster that answers at `kubeconfig`, with images of the fleet that its nodes can have, if any."""
 
     kubeconfig: Path
     image: str | None = None
