@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def test_the_arbiter_may_do_what_it_does_and_no_more(render):
         (rule.group, rule.resource, verb, rule.only, rule.everywhere)
         for rule in access.rules(RELEASE)
         for verb in rule.verbs
+    }
+
+
+def test_what_retires_a_fleet_may_delete_that_fleet_and_nothing_else(render):
+    role = named(render("--set", "redis.enabled=true"), "Role", "fleet-retire")
+    assert rights(role, everywhere=False) == {
+        ("ray.io", "rayclusters", verb, RELEASE, False) for verb in ("get", "delete")
     }
 
 
@@ -190,3 +198,32 @@ def test_what_the_chart_makes_of_the_policy_is_what_the_fleet_renders(render, se
         assert ours == theirs
     others = {each["metadata"]["name"] for each in objects if each["kind"] == "NetworkPolicy"}
     assert others == {each["metadata"]["name"] for each in network(site, policy)}
+
+
+def test_the_dashboard_shows_what_the_gateway_exports(render):
+    (config,) = (
+        each for each in render("--set", "monitoring.dashboard=true") if each["metadata"]["name"] == "fleet-dashboard"
+    )
+    (text,) = config["data"].values()
+    shown = {target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]}
+    exported = set(
+        re.findall(r'"(fleet_[a-z_]+)"', (ROOT / "fleet_app/gateway/metrics.py").read_text(encoding="utf-8"))
+    )
+    assert {metric for expression in shown for metric in re.findall(r"fleet_[a-z_]+", expression)} == exported
+    assert all(f'namespace="{NAMESPACE}"' in expression for expression in shown)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "Role", "ClusterRole", "Service"])
+def test_as_reviewed(render, kind):
+    """A change of what is rendered is read before it lands. To renew: remove the file, and run this twice."""
+    text = "---\n".join(
+        yaml.safe_dump(each, width=120) for each in render(*EXAMPLES["one machine"]) if each["kind"] == kind
+    )
+    file = GOLDEN / f"{kind.lower()}.yaml"
+    if not file.exists():
+        file.write_text(text, encoding="utf-8")
+        pytest.fail("it was not there: read it, then run this again")
+    assert text == file.read_text(encoding="utf-8")

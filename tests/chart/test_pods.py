@@ -77,6 +77,8 @@ def test_only_the_head_has_an_account_at_kubernetes(render):
         pod = template["spec"]
         if name == "head":
             assert pod["serviceAccountName"] == names.account("fleet")
+        elif name == "fleet-retire":  # which lives for as long as `helm uninstall` does
+            assert pod["serviceAccountName"] == name
         else:
             assert pod["automountServiceAccountToken"] is False
 
