@@ -10,7 +10,7 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,6 +47,8 @@ class FakeKube:
     """Every pod that was ever named to the operator."""
     deleted: list[str] = field(default_factory=list)
     late_s: float = 0.0
+    between: Callable[[], None] | None = None
+    """What happens before the next change that is asked for, once."""
     version: int = 100
     _made: int = 0
     _stale: dict[str, Json] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class FakeKube:
 
     def operate(self) -> None:
         """Let the operator see to every worker group once, and the scheduler to every pod."""
+        before = sorted(self.objects.get("pods", {}))
         for group in self.groups().values():
             named = (group.get("scaleStrategy") or {}).get("workersToDelete") or []
             for name in named:
@@ -107,11 +110,13 @@ class FakeKube:
             lacking = min(max(group["replicas"], group["minReplicas"]), group["maxReplicas"]) - len(
                 self.pods(group["groupName"])
             )
-            for pod in self.pods(group["groupName"])[: max(0, -lacking)]:
+            for pod in self.pods(group["groupName"])[: max(0, -lacking)]:  # just any, as KubeRay does
                 self.remove_pod(pod["metadata"]["name"])
             for _ in range(lacking):
                 self._make_pod(group)
         self._schedule()
+        if sorted(self.objects.get("pods", {})) != before:
+            self.put("rayclusters", self.objects["rayclusters"][CLUSTER])  # its status says how many are ready
 
     def _make_pod(self, group: Json) -> None:
         self._made += 1
@@ -142,6 +147,9 @@ class FakeKube:
         url = urlsplit(path)
         resource, name, call = _parsed(method, url.path)
         self.calls.append(call)
+        if method != "GET" and self.between is not None:
+            happens, self.between = self.between, None
+            happens()
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "hang":
             time.sleep(self.late_s)
@@ -164,7 +172,7 @@ class FakeKube:
         known = self.objects.setdefault(resource, {})
         body, content_type = sent
         if method == "GET" and not name:
-            return 200, {"items": list(known.values())}
+            return 200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(known.values())}
         if method == "POST":
             if body["metadata"]["name"] in known:
                 return 409, {"message": "AlreadyExists"}
@@ -196,7 +204,7 @@ class FakeKube:
             labels = item["metadata"].get("labels", {})
             return all(labels.get(part[0]) == part[1] if len(part) == 2 else part[0] in labels for part in wanted)
 
-        return {"items": [item for item in found["items"] if chosen(item)]}
+        return {**found, "items": [item for item in found["items"] if chosen(item)]}
 
 
 def group(name: str, node_class: str, replicas: int, *, least: int = 0, most: int = 9, **labels: str) -> Json:
@@ -252,6 +260,8 @@ def served(fake: FakeKube) -> Iterator[Configuration]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
 
         def _any(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))

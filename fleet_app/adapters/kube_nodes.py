@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fleet_app.arbiter.pods import counterpart
 from fleet_app.arbiter.ports import MachineView, PodView, PoolView
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import names
@@ -59,9 +60,8 @@ class RayCluster:
 
     def counterpart(self, group: Group, to: NodeClass) -> Group | None:
         """Return the worker group of a class that is as another is but for that; None when none or several are."""
-        wanted = {**group.view.labels, names.CLASS_LABEL: to.value}
-        found = [other for other in self.groups if dict(other.view.labels) == wanted and other.hosts == group.hosts]
-        return found[0] if len(found) == 1 else None
+        found = counterpart([other.view for other in self.groups], group.view, to)
+        return None if found is None else self.group(found.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,11 @@ def worker_pods(listed: Json) -> list[Pod]:
     """Return the pods of workers in a list, by name."""
     pods = (_pod(item) for item in listed.get("items") or () if _label(item, GROUP_LABEL) != names.HEAD_GROUP)
     return sorted(pods, key=lambda pod: pod.view.name)
+
+
+def as_new(listed: Json, cluster: RayCluster) -> bool:
+    """Return whether a list was read no earlier than a RayCluster was changed: versions grow with every change."""
+    return int(listed["metadata"]["resourceVersion"]) >= int(cluster.version)
 
 
 def machines(items: Iterable[Json]) -> tuple[MachineView, ...]:
@@ -153,7 +158,7 @@ def _group(index: int, spec: Json) -> Group:
 # Changes.
 
 
-def transfer(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
+def repooled(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
     """Return the patch that takes a pod out of one group, by name, and lets another have one more; in one step."""
     patch = _tested(cluster, [group for group in (leaves, joins) if group is not None])
     if leaves is not None:

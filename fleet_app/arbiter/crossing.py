@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.arbiter import pooling
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.inbox import MoveBoundary
@@ -56,6 +57,7 @@ def _begun(book: Book, request: MoveBoundary, name: str, facts: Facts, recent: d
     was = label if before is None else before.now
     if was is request.to:
         raise ConflictError(f"it is {request.to}'s already", where=name, fix="See `fleet nodes`")
+    machine, pool = pooling.site(facts, name, request.to)
     return Crossing(
         node=name,
         home=label if before is None else before.home,
@@ -64,4 +66,6 @@ def _begun(book: Book, request: MoveBoundary, name: str, facts: Facts, recent: d
         gpus=node.total.gpus,
         asked_at=facts.now,
         who=request.who,
+        machine=machine,
+        pool=pool,
     )
