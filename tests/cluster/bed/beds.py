@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import image
-from tests.cluster.bed import archives, control, dns, network, node, operator, storage
+from tests.cluster.bed import archives, cgroups, control, dns, network, node, operator, storage
 from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, built
 from tests.cluster.bed.client import Cluster
 from tests.cluster.bed.folder import run_folder
@@ -58,6 +58,7 @@ def full() -> Iterator[Cluster]:
     with run_folder() as folder:
         images = archives.all_of_them()
         with _running(folder, network.WORLD) as programs, network.link(programs) as address:
+            cgroups.enter(folder.name, network.first(programs))
             network.lay(programs)
             reach = control.Reach(inner=network.GATEWAY, outer=address, published=network.GATEWAY)
             places = [network.place(programs, folder, number) for number in range(1, len(NODES) + 1)]

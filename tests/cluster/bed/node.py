@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.cluster.bed import cgroups
 from tests.cluster.bed.build import KUBERNETES, built
 from tests.cluster.bed.control import ControlPlane
 from tests.cluster.bed.network import Place
@@ -15,12 +16,8 @@ DNS = "10.96.0.10"
 PODS = "10.244.0.0/16"
 CONTAINERD = "/run/containerd/containerd.sock"
 PAUSE = "localhost/pause:1"
-CGROUPS = Path("/sys/fs/cgroup")
 CNI = "/usr/lib/cni"  # where Debian's package puts the plugins
 IMPORT_WITHIN_S = 300
-# Of the processors, for all pods together. One busy process of the machine has 1024; so do they without this, and on
-# a machine that does anything else Ray's own time limits end its starts.
-SHARES = str(10 * 1024)
 
 
 def run_containerd(programs: Programs, place: Place, folder: Path) -> None:
@@ -64,7 +61,7 @@ def next_of(image: str) -> str:
 
 def join(programs: Programs, place: Place, folder: Path, control: ControlPlane) -> None:
     """Start kubelet and kube-proxy."""
-    group = _control_group(f"/{folder.parent.name}/{place.name}")
+    group = cgroups.make(folder.parent.name, place.name)
     binaries = built(KUBERNETES)
     user = control.authority.kubeconfig(
         f"{place.name}-kubelet", f"/O=system:nodes/CN=system:node:{place.name}", control.server
@@ -132,22 +129,6 @@ def _proxy(place: Place, user: Path) -> dict[str, object]:
         "clientConnection": {"kubeconfig": str(user)},
         "conntrack": {"maxPerCore": 0, "min": 0},  # of the whole machine: not ours to set
     }
-
-
-def _control_group(name: str) -> str:
-    """Make a control group in every hierarchy of a cgroup v1 machine, or in the one of a cgroup v2 machine."""
-    hierarchies = [CGROUPS]
-    if not (CGROUPS / "cgroup.controllers").exists():
-        hierarchies = [path for path in CGROUPS.iterdir() if path.is_dir() and not path.is_symlink()]
-    for hierarchy in hierarchies:
-        group = hierarchy / name.lstrip("/")
-        group.parent.mkdir(exist_ok=True)
-        if (inherits := group.parent / "cgroup.clone_children").exists():
-            inherits.write_text("1", encoding="utf-8")  # else nothing may start in it: it has no processors
-        if (shares := group.parent / "cpu.shares").exists():
-            shares.write_text(SHARES, encoding="utf-8")
-        group.mkdir()
-    return name
 
 
 def _written(path: Path, document: dict[str, object]) -> Path:
