@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fleet_app.arbiter.facts import Ports
+from fleet_app.arbiter.facts import NoPools, Ports
 from fleet_app.arbiter.ports import (
     Ack,
     Beat,
@@ -389,4 +389,5 @@ def ports(world: World, after: Callable[[str], None] | None = None) -> Ports:
         clock=FakeClock(world),
         telemetry=FakeTelemetry(world),
         cards=cards if world.recutting else None,
+        pools=world.pools or NoPools(),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest, Seat
 from fleet_app.engine.cards import Slice
@@ -178,6 +179,7 @@ class World:
     no_layouts: dict[str, str] = field(default_factory=dict)
     recutting: bool = True
     lease: float = 0.0
+    pools: Any = None
     log: list[tuple[float, str, str]] = field(default_factory=list)
     made: int = 0
 

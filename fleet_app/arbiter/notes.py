@@ -59,6 +59,7 @@ class What(StrEnum):
     REPARTITIONING = "repartitioning"
     REPARTITIONED = "repartitioned"
     NOT_REPARTITIONED = "not-repartitioned"
+    REPOOLED = "repooled"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

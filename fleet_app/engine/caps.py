@@ -7,7 +7,7 @@ entries, accelerators and counts. Does not know nodes, priorities or who asks.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from fleet_app.engine.flavors import WHOLE, whole_of
 from fleet_app.engine.policy import Quota
@@ -63,17 +63,14 @@ class Caps:
 
     def above(self, team: str) -> tuple[str, ...]:
         """Return the entries that a team's GPUs count for, its own first."""
-        return tuple(self._path(team))
+        return self._path(team)
 
     def _of(self, team: str, accelerator: str) -> list[tuple[str, str]]:
         one = accelerator.lower()
         return [(name, one) for name in self._path(team) if (name, one) in self._limits]
 
-    def _path(self, team: str) -> Iterator[str]:
-        name: str | None = team
-        while name is not None:
-            yield name
-            name = self._tree.parent(name) if name in self._tree.entries else None
+    def _path(self, team: str) -> tuple[str, ...]:
+        return self._tree.paths.get(team, (team,))
 
 
 def caps_of(
