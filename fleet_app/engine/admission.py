@@ -14,6 +14,7 @@ from fleet_app.engine import (
     giving,
     inside,
     mixed,
+    notices,
     overstaying,
     placement,
     reclaim,
@@ -161,7 +162,7 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
-    if found is None or not reclaim.may_ask_now(ledger, found.victims):
+    if found is None or not notices.may_ask_now(ledger, found.victims):
         if found is None:
             yield from overstaying.moves(ledger, workload, nodes)
         wait = refusal.no_room(ledger, workload, nodes, rooms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from fleet_app.engine import giving, mixed_reclaim, reclaim
+from fleet_app.engine import giving, mixed_reclaim, notices, reclaim
 from fleet_app.engine.eligibility import asker, uncapped
 from fleet_app.engine.flavors import whole_of
 from fleet_app.engine.ledger import Ledger
@@ -30,7 +30,7 @@ def wait_for(
     assert ledger.caps is not None
     accelerator = whole_of(refused.level or "")
     found = _eviction(ledger, workload, accelerator, is_open)
-    if found is None or not reclaim.may_ask_now(ledger, found.victims):
+    if found is None or not notices.may_ask_now(ledger, found.victims):
         ledger.caps.take(workload.team, accelerator, workload.gpus)
         yield refused
         return

@@ -17,6 +17,7 @@ from fleet_app.engine import (
     inside,
     matching,
     mixed_reclaim,
+    notices,
     overstaying,
     placement,
     reclaim,
@@ -60,7 +61,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
         yield from _started(ledger, workload, chosen, gate)
         return
     found = None if yields else _eviction(ledger, workload, nodes)
-    if found is not None and reclaim.may_ask_now(ledger, found.victims):
+    if found is not None and notices.may_ask_now(ledger, found.victims):
         sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
         why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
         yield from giving.coming(ledger, workload, found, why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fleet_app.engine import caps, reclaim
+from fleet_app.engine import caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import serving_nodes
@@ -120,7 +120,7 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
-        yield from reclaim.notices(ledger, found.victims, service.name, why)
+        yield from notices.asked(ledger, found.victims, service.name, why)
     ledger.claim(service.name, service.team, (node,), service.shape)
     need.kept.append(Grant(name="", node=node))
     yield _wait(ledger, service, Reason.DRAIN_UNDER_WAY)
