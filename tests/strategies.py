@@ -239,7 +239,14 @@ def services(draw: st.DrawFn, name: str) -> Service:
 
 @st.composite
 def new_fleets(draw: st.DrawFn) -> Fleet:
-    """Return a fleet on which nothing runs yet, with work that waits."""
+    """Return a fleet on which nothing runs yet, with work that waits; now and then with cards that are cut."""
+    new = draw(whole_fleets())
+    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+
+
+@st.composite
+def whole_fleets(draw: st.DrawFn) -> Fleet:
+    """Return a fleet of whole cards on which nothing runs yet, with work that waits."""
     rules = draw(policies())
     queued: list[Workload] = []
     for number in range(draw(st.integers(2, 7))):
@@ -247,8 +254,7 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
         alike = queued and draw(st.booleans())
         queued.append(like(queued[-1], one) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
-    new = virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
-    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+    return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
 
 
 LAYOUTS: tuple[tuple[str, ...], ...] = (

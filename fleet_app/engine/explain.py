@@ -14,6 +14,7 @@ from fleet_app.engine.calendar import Booking
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.expected import Expected, expected
 from fleet_app.engine.holders import holders_of
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
@@ -34,6 +35,8 @@ class Explanation:
     wait: Wait | None = None
     ahead: tuple[Ahead, ...] = ()
     """Who is considered before it, first to be considered first."""
+    expected: Expected | None = None
+    """When it may start, an estimate; None where it does not wait, or no wait will start it (O9)."""
 
 
 def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
@@ -66,7 +69,8 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
         sentence += _moving(state, name) + _booked(state, wait.blocked_by, now)
-    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
+    estimate = None if wait is None else expected(state, policy, now, name)
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead, expected=estimate)
 
 
 def sentence_of(

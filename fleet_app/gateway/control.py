@@ -43,6 +43,9 @@ _NO_NUMBERS: dict[str, object] = {
     "group": None,
     "rooms": [],
     "blocked_by": [],
+    "planned_at": None,
+    "planned_after": None,
+    "estimate": None,
 }
 
 

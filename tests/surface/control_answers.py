@@ -196,6 +196,7 @@ ANSWERS: dict[str, Any] = {
     f"GET {BASE}explain/llm": {
         "name": "llm",
         "sentence": "needs 4 whole nodes on one spine",
+        "estimate": {"sentence": "in about 5 min, when batch-1 has left"},
         "ahead": ["first"],
         "turns": [{"workload": "first", "why": "higher priority", "outcome": "starts now with 8 GPUs"}],
         "past": [{"sentence": "was asked to leave 5 min ago for chat; is leaving"}],

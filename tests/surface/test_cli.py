@@ -76,6 +76,7 @@ TEXTS = {
         ["explain", "llm"],
         [
             "llm needs 4 whole nodes on one spine",
+            "Estimated start: in about 5 min, when batch-1 has left",
             "Before: was asked to leave 5 min ago for chat; is leaving",
             "Ahead: first: higher priority; starts now with 8 GPUs",
         ],
