@@ -108,7 +108,7 @@ def calendars() -> st.SearchStrategy[Calendar]:
 
 def pulls() -> st.SearchStrategy[Pulls]:
     """Return no limits as often as tight ones."""
-    tight = (Source(name="registry", most_at_once=1), Source(name="store", most_at_once=2))
+    tight = (Source(name="registry", most_at_once=1, gbit_per_s=10), Source(name="store", most_at_once=2))
     return st.sampled_from([Pulls(), Pulls(), Pulls(sources=tight), Pulls(sources=tight, most_per_node=1)])
 
 

@@ -270,7 +270,7 @@ def unbooked(fleet: Fleet, name: str) -> Fleet:
 def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
     one = fleet.workload(action.workload)
     if isinstance(action, Grow):
-        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes)))
+        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes), grown_at=fleet.now))
     going = (*one.going, *action.nodes)
     told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
     fleet = replace(fleet, shrinks=(*fleet.shrinks, told))

@@ -63,7 +63,7 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         return Explanation(name=name, sentence=_of_running(workload, now) + _booked(state, leaves_for, now))
     if wait is None:
         sentence = _of_admitted(plan, name)
-    elif workload.slice is not None:
+    elif workload.slice is not None and wait.reason is not Reason.PULLING:
         leaving = _listed(_draining(state, wait))
         sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
@@ -80,7 +80,7 @@ def sentence_of(
 
     `leaving` names whose exit it waits for; `now` is in seconds; `whole` is whether a bundle takes a node's every GPU.
     """
-    if workload.slice is not None:
+    if workload.slice is not None and wait.reason is not Reason.PULLING:
         return cardless.sentence(wait, workload.team, workload.slice, _listed(leaving))
     if wait.reason is Reason.BEHIND:
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"

@@ -94,12 +94,13 @@ def next_at(state: FleetState, policy: Policy, now: float) -> float | None:
 
 def _moments(state: FleetState, policy: Policy, now: float) -> Iterator[float]:
     for one in state.workloads:
+        if one.going_by is not None:
+            yield one.going_by
         if one.leaving:
             yield leaves_by(policy.drain, one, now)
         elif one.holding:
             limit = limit_at(one)
             yield from () if limit is None else (limit,)
-            yield from () if one.going_by is None else (one.going_by,)
             if one.attempt > 1 and one.started_at is not None:
                 yield one.started_at + policy.drain.min_run_s
     for booking in state.bookings:
@@ -129,7 +130,7 @@ def _told(one: Workload, action: Told, now: float) -> Workload:
         case Shrink(nodes=nodes, deadline_at=at, beneficiary=who):
             return replace(one, going=(*one.going, *nodes), going_by=at, going_for=who)
         case Grow(nodes=nodes):
-            return replace(one, nodes=(*one.nodes, *nodes))
+            return replace(one, nodes=(*one.nodes, *nodes), grown_at=now)
 
 
 def _admitted(one: Workload, action: Admit | AdmitSlice, now: float) -> Workload:

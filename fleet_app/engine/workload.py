@@ -55,7 +55,8 @@ class Workload:
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     With `minimum` it is elastic: it runs with that many bundles or more, `bundles` at most (R8). `going` are those of
-    its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
+    its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`. `grown_at` is when this
+    attempt was last given members, None when it never was.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
     somebody sits at, and of no use when nobody does. `artifacts` have to be on a node before it starts there. `slice`
@@ -91,6 +92,7 @@ class Workload:
     going: tuple[str, ...] = ()
     going_by: float | None = None
     going_for: str | None = None
+    grown_at: float | None = None
     broken_drains: int = 0
     interactive: bool = False
     artifacts: tuple[Artifact, ...] = ()
@@ -127,6 +129,7 @@ class Workload:
             going=(),
             going_by=None,
             going_for=None,
+            grown_at=None,
             killed=False,
         )
 

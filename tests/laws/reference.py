@@ -517,7 +517,7 @@ def replicas_are_apart(case: Case) -> None:
 
 
 def pulls_are_limited(case: Case) -> None:
-    """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
+    """G1 to G3, G5: what starts or joins fetches beside no more than may; where nobody fetches nobody waits."""
     limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
     begun: Counter[str] = Counter()
     for workload in case.state.workloads:
@@ -527,13 +527,34 @@ def pulls_are_limited(case: Case) -> None:
         starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
         ready = sorted(grant.node for grant in service.grants if not grant.occupied)[:starting]
         begun += lacking(case, service, ready)
+    for workload in case.state.workloads:
+        begun += joined_lately(case, workload)
     waits = [wait for wait in case.plan.waits if wait.reason is Reason.PULLING]
-    for action in case.actions(Admit):
-        more = lacking(case, case.workloads[action.workload], action.nodes)
+    for action in case.actions(Admit, AdmitSlice, Grow):
+        nodes = (action.node,) if isinstance(action, AdmitSlice) else action.nodes
+        more = lacking(case, case.workloads[action.workload], nodes)
         for source in more.keys() & limits.keys():
-            assert not begun[source] or begun[source] + more[source] <= limits[source], action
+            alone = not begun[source] and (not isinstance(action, Grow) or len(nodes) == 1)
+            assert alone or begun[source] + more[source] <= limits[source], action
         begun += more
     assert not waits or any(begun[source] for source in limits), waits
+
+
+def joined_lately(case: Case, workload: Workload) -> Counter[str]:
+    """Return what members that joined cannot have fetched yet, at the speed of its source."""
+    runs = workload.phase is Phase.RUNNING and workload.minimum is not None and not told_to_end(workload)
+    if not runs or workload.grown_at is None:
+        return Counter()
+    sizes = {artifact.source: 0 for artifact in workload.artifacts}
+    for name in set(workload.nodes) & case.nodes.keys():
+        for artifact in workload.artifacts:
+            if artifact.name not in case.nodes[name].cached:
+                sizes[artifact.source] += artifact.size_mib
+    rates = {one.name: one.gbit_per_s for one in case.policy.pulls.sources if one.gbit_per_s is not None}
+    bits = {source: 8 * 1024 * 1024 * mib for source, mib in sizes.items()}
+    late = {name for name in rates if bits.get(name, 0) / (1e9 * rates[name]) > case.now - workload.grown_at}
+    found = lacking(case, workload, workload.nodes)
+    return Counter({source: found[source] for source in found if source in late})
 
 
 def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counter[str]:

@@ -72,7 +72,7 @@ ORDERS: dict[str, tuple[Workload, Action, Workload]] = {
     "members that join": (
         MANY,
         Grow(workload="x", nodes=("n4",), why=""),
-        replace(MANY, nodes=("n1", "n2", "n3", "n4")),
+        replace(MANY, nodes=("n1", "n2", "n3", "n4"), grown_at=NOW),
     ),
     "what happens to nodes only": (RUNS, Quarantine(node="n1", until=NOW, owner="fleet", why=""), RUNS),
 }
@@ -150,6 +150,10 @@ NEXT: dict[str, tuple[list[object], float | None]] = {
     "a run time": ([gang("x", on=["n1"], max_run_s=1200.0)], 1200.0),
     "what is past is not next": ([gang("x", on=["n1"], max_run_s=1000.0)], None),
     "members that have to leave": ([replace(MANY, going=("n2",), going_by=1100.0)], 1100.0),
+    "also of what ends as a whole later": (
+        [replace(MANY, going=("n2",), going_by=1100.0, phase=Phase.DRAINING, deadline_at=1200.0)],
+        1100.0,
+    ),
     "who runs undisturbed for a while": ([gang("x", on=["n1"], attempt=2, started_at=950.0)], 1150.0),
     "the start of a booking, what leads to it first": ([booking(start_at=5000.0, end_at=6000.0)], 1400.0),
     "then the notice of who is in its way": ([booking(start_at=2000.0, end_at=6000.0)], 1880.0),
