@@ -83,9 +83,10 @@ def policies(draw: st.DrawFn) -> Policy:
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
     ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
+    at_once = draw(st.sampled_from([None, None, 1, 2]))
     return replace(
         rules,
-        drain=replace(rules.drain, restart_cost_s=restart_s),
+        drain=replace(rules.drain, restart_cost_s=restart_s, most_at_once=at_once),
         ordering=ageing,
         idle=Idle(after_s=60.0),
         pulls=draw(pulls()),
@@ -100,7 +101,7 @@ def calendars() -> st.SearchStrategy[Calendar]:
     return st.builds(
         Calendar,
         most_domains=st.sampled_from([1, 1, 2]),
-        reclaim_lead_s=st.sampled_from([0.0, 0.0, 200.0]),
+        reclaim_lead_s=st.sampled_from([0.0, 0.0, 200.0, 1200.0]),
         move_lead_s=st.sampled_from([0.0, 300.0]),
         hold_s=st.sampled_from([0.0, 100.0]),
     )

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet_app.engine import cardless, headroom
+from fleet_app.engine import cardless, headroom, saving
 from fleet_app.engine.ahead import Ahead, watched
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.cards import Slice
+from fleet_app.engine.decide import steps
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.expected import Expected, expected
 from fleet_app.engine.holders import holders_of
+from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
@@ -60,7 +62,8 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         leaves_for = () if workload.drained_for is None else (workload.drained_for,)
-        return Explanation(name=name, sentence=_of_running(workload, now) + _booked(state, leaves_for, now))
+        sentence = _of_running(workload, now) + _put_off(state, policy, now, workload)
+        return Explanation(name=name, sentence=sentence + _booked(state, leaves_for, now))
     if wait is None:
         sentence = _of_admitted(plan, name)
     elif workload.slice is not None and wait.reason is not Reason.PULLING:
@@ -185,6 +188,20 @@ def _of_running(workload: Workload, now: float) -> str:
         members = f"its members on {', '.join(workload.going)} leave for {workload.going_for}, within {left:.0f} s"
         return f"is {workload.phase} on {where}; {members}"
     return f"is {workload.phase} on {where}"
+
+
+def _put_off(state: FleetState, policy: Policy, now: float, workload: Workload) -> str:
+    """Return for whom a workload that stays is to leave by plan, once fewer save at once (D7)."""
+    most = policy.drain.most_at_once
+    if most is None or workload.leaving or workload.moving:
+        return ""
+    ledger = Ledger(state, policy, now)
+    for _ in steps(ledger, state):
+        pass
+    whom = ledger.memo.put_off.get(workload.name)
+    if whom is None:
+        return ""
+    return f"; it is to leave for {whom}, once fewer do: {saving.under_way(ledger)} leave or move, {most} may at once"
 
 
 def _of_admitted(plan: Plan, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (rule B5).
+"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (B5, D7).
 
 Knows crossings and what is on their nodes. Does not know why they cross.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleet_app.engine import saving
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Move, Relabel
 from fleet_app.engine.values import Crossing, NodeClass
@@ -23,7 +24,9 @@ def step(ledger: Ledger, crossings: Sequence[Crossing]) -> Iterator[Move | Relab
             continue
         committed = _committed_on(ledger, crossing.node) if crossing.to is NodeClass.SERVING else []
         for one in committed:
-            if one.movable and not (one.moving or one.leaving or one.name in asked):
+            if not one.movable or one.moving or one.leaving or one.name in asked:
+                continue
+            if saving.may_begin(ledger, one.name, BENEFICIARY):
                 asked.add(one.name)
                 yield Move(workload=one.name, beneficiary=BENEFICIARY, why=f"{crossing.node} becomes {crossing.to}")
         if not (committed or _serves(ledger, crossing) or ledger.gone(crossing.node)):

@@ -948,6 +948,19 @@ def who_leaves_for_a_booking_has_to(case: Case) -> None:
         assert isinstance(action, Drain) or (one.movable and not one.moving)
 
 
+def so_many_save_at_once(case: Case) -> None:
+    """D7: nobody more is asked by plan while so many leave or move, unless a booking leaves no time for that."""
+    most, drain = case.policy.drain.most_at_once, case.policy.drain
+    already = sum(one.holding and (told_to_end(one) or one.moving) for one in case.state.workloads)
+    planned = [action for action in case.actions(Move) if action.beneficiary not in case.bookings]
+    for action in case.actions(Drain):
+        booking, one = case.bookings.get(action.beneficiary), case.workloads[action.workload]
+        longest_s = drain.longest_grace_s + min(one.grace_s, drain.longest_grace_s)
+        if booking is not None and case.now + longest_s <= booking.start_at:
+            planned.append(action)
+    assert most is None or not planned or already + len(planned) <= most, planned
+
+
 def bookings_are_never_smaller(case: Case) -> None:
     """C6: a booking has as many nodes as before, and one that lacks some says so."""
     before = {one.name: one for one in case.state.bookings}
@@ -1017,6 +1030,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         nobody_is_placed_in_the_way_of_a_booking,
         what_yields_can_leave_before_a_booking,
         who_leaves_for_a_booking_has_to,
+        so_many_save_at_once,
         bookings_are_never_smaller,
         *SLICE_LAWS,
     )

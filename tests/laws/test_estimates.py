@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
@@ -26,15 +27,22 @@ def quiet(fleet: Fleet) -> Fleet:
     for _ in range(20):
         before = fleet
         fleet = virtual.replicas_started(virtual.started(virtual.cycle(fleet)))
+        fleet = replace(fleet, workloads=tuple(map(partial(parted, now=fleet.now), fleet.workloads)))
         due = [
             one.name for one in fleet.workloads if one.leaving and (one.killed or (one.deadline_at or 0) <= fleet.now)
         ]
-        due += [one.name for one in fleet.workloads if one.going and (one.going_by or 0) <= fleet.now]
-        if due:
-            fleet = virtual.left(fleet, *due)
+        fleet = virtual.left(fleet, *due) if due else fleet
         if fleet == before:
             return fleet
     raise AssertionError("never quiet")
+
+
+def parted(one: Workload, now: float) -> Workload:
+    """Return a workload without the members that have to have left, whether the rest leaves too or not."""
+    if not one.going or (one.going_by or 0.0) > now:
+        return one
+    stay = tuple(node for node in one.nodes if node not in one.going)
+    return replace(one, nodes=stay, going=(), going_by=None, going_for=None)
 
 
 def with_ends(fleet: Fleet) -> Fleet:
