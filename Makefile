@@ -1,12 +1,12 @@
-# One command each: `make demo`, `make test`, `make torch`, `make check`, `make fix`, `make bench`, `make mutants`, `make env`,
-# `make lock`, `make clean`.
+# One command each: `make demo`, `make test`, `make test-cluster`, `make torch`, `make check`, `make fix`, `make bench`,
+# `make mutants`, `make env`, `make lock`, `make clean`.
 # The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test torch check fix bench mutants lock clean
+.PHONY: help env demo test test-cluster torch check fix bench mutants lock clean
 
 STAMP := .venv/made-from-lock
 # Jobs find `python` by the PATH of whatever started Ray.
@@ -15,7 +15,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 unexport VIRTUAL_ENV
 
 help: ## What there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 20
 
 env: $(STAMP) ## Make .venv from the lock file
 
@@ -23,7 +23,10 @@ demo: $(STAMP) ## A gang, a service and backfill share a local fleet; under four
 	fleet demo
 
 test: $(STAMP) ## Run every test, those on a real local Ray included; the engine must be covered
-	pytest -n 2 --dist loadgroup --cov
+	pytest -n 2 --dist loadgroup --cov --ignore tests/cluster
+
+test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time
+	pytest tests/cluster
 
 torch: $(STAMP) ## Install PyTorch too (5 GB), and run the test that needs it
 	uv pip install --quiet --editable '.[torch]'

@@ -1,7 +1,7 @@
 """A tiny fleet on virtual time: carries plans out, and lets the world do what it does to a fleet.
 
 Pure: every function takes a fleet and returns the next one. It knows nothing of the rules that it is used to test, but
-that the lifecycle's table allows an event. What the arbiter does to Ray is done here to values.
+that the lifecycle's table allows an event. What becomes of each value is `fleet_app.engine.life`'s.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fleet_app.engine import life
 from fleet_app.engine.booking import offer
 from fleet_app.engine.calendar import Booking, BookingAsk, Offer
 from fleet_app.engine.decide import decide
 from fleet_app.engine.failures import Cause, Failure, Quarantined
-from fleet_app.engine.lifecycle import TERMINAL, Event, Phase, after
+from fleet_app.engine.life import as_it_crosses, stepped
+from fleet_app.engine.lifecycle import TERMINAL, Event, Phase
 from fleet_app.engine.plan import (
     Admit,
     AdmitSlice,
@@ -37,8 +39,9 @@ from fleet_app.engine.plan import (
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Condition, Crossing, Node, NodeClass, Shape
+from fleet_app.engine.values import Crossing, Node, NodeClass
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
+from fleet_app.twin import cutting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
         match action:
             case Admit():
                 one = fleet.workload(action.workload)
-                fleet = _put(fleet, _stepped(one, Event.ADMIT, nodes=action.nodes, admitted_at=fleet.now))
+                fleet = _put(fleet, life.admitted(one, action.nodes, fleet.now))
             case Drain() | Expire() | Move():
                 fleet = _noticed(fleet, action)
             case Kill() | Lose():
@@ -142,17 +145,16 @@ def carried_out(fleet: Fleet, plan: Plan) -> Fleet:
                 fleet = _done_to_node(fleet, action)
             case AdmitSlice():
                 one = fleet.workload(action.workload)
-                told = {"nodes": (action.node,), "card": action.card, "admitted_at": fleet.now}
-                fleet = _put(fleet, _stepped(one, Event.ADMIT, **told))
+                fleet = _put(fleet, life.admitted(one, (action.node,), fleet.now, action.card))
             case GiveGrant() | GiveSlice():
                 fleet = _granted(fleet, action)
             case Repartition() | Shrink() | Grow():
                 fleet = _recut(fleet, action) if isinstance(action, Repartition) else _resized(fleet, action)
             case TakeGrant():
                 one = fleet.service(action.service)
-                left = tuple(grant for grant in one.grants if grant.name != action.grant)
-                assert len(left) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
-                fleet = _served(fleet, replace(one, grants=left))
+                left = life.without_grants(one, (action.grant,))
+                assert len(left.grants) == len(one.grants) - 1, f"{action.service} has no grant {action.grant}"
+                fleet = _served(fleet, left)
     return _idled(fleet)
 
 
@@ -161,29 +163,19 @@ def _granted(fleet: Fleet, action: GiveGrant | GiveSlice) -> Fleet:
     card = action.card if isinstance(action, GiveSlice) else None
     given = Grant(name=f"grant-{number:04}", node=action.node, card=card)
     one = fleet.service(action.service)
-    fleet = _served(fleet, replace(one, grants=(*one.grants, given)))
+    fleet = _served(fleet, life.with_grant(one, given))
     return replace(fleet, grants_made=number)
 
 
 def _recut(fleet: Fleet, action: Repartition) -> Fleet:
     """Take a card out of use, to have another layout."""
     node = next(one for one in fleet.nodes if one.name == action.node)
-    old = next(one for one in node.cards if one.index == action.card)
-    new = replace(old, becomes=action.layout)
-    changed = tuple(new if one.index == action.card else one for one in node.cards)
-    return with_node(fleet, replace(node, cards=changed, capacity=node.capacity - Shape(gpus=int(old.whole))))
+    return with_node(fleet, cutting.taken_out(node, action.card, action.layout))
 
 
 def recut(fleet: Fleet) -> Fleet:
-    """Let every card that is being changed have its new layout; one that is whole again is one of the node's GPUs."""
-    for node in fleet.nodes:
-        cards, gpus = [], 0
-        for card in node.cards:
-            done = card.becomes is not None
-            gpus += done and card.becomes == ()
-            cards.append(replace(card, layout=card.becomes, becomes=None, idle_since=fleet.now) if done else card)
-        fleet = with_node(fleet, replace(node, cards=tuple(cards), capacity=node.capacity + Shape(gpus=gpus)))
-    return fleet
+    """Let every card that is being changed have its new layout."""
+    return replace(fleet, nodes=tuple(cutting.recut(node, fleet.now) for node in fleet.nodes))
 
 
 def _done_to_node(fleet: Fleet, action: Quarantine | Release | Relabel | Rebook) -> Fleet:
@@ -202,45 +194,23 @@ def _idled(fleet: Fleet) -> Fleet:
     """Note since when nothing has been on the cards that are cut or shared."""
     if not any(node.cards for node in fleet.nodes):
         return fleet
-    used = {(one.nodes[0], one.card) for one in fleet.workloads if one.card is not None and one.nodes}
-    used |= {(grant.node, grant.card) for one in fleet.services for grant in one.grants}
-    for node in fleet.nodes:
-        cards = []
-        for card in node.cards:
-            since = fleet.now if card.idle_since is None else card.idle_since
-            cards.append(replace(card, idle_since=None if card.whole or (node.name, card.index) in used else since))
-        fleet = with_node(fleet, replace(node, cards=tuple(cards)))
-    return fleet
+    return replace(fleet, nodes=tuple(cutting.idled(fleet.nodes, fleet.workloads, fleet.services, fleet.now)))
 
 
 def _with_busy_cards(fleet: Fleet) -> tuple[Node, ...]:
     """Return the nodes with as many of their whole cards busy as whole work has GPUs there, the first ones first."""
     if not any(node.cards for node in fleet.nodes):
         return fleet.nodes
-    gpus = {node.name: node.foreign.gpus for node in fleet.nodes}
-    for one in fleet.workloads:
-        for name in one.nodes if one.holding else ():
-            gpus[name] = gpus.get(name, 0) + one.shape.gpus
-    for one in fleet.services:
-        for grant in one.grants:
-            gpus[grant.node] = gpus.get(grant.node, 0) + one.shape.gpus
-    found = []
-    for node in fleet.nodes:
-        whole = [card.index for card in sorted(node.cards, key=lambda card: card.index) if card.whole]
-        busy = set(whole[: gpus[node.name]])
-        found.append(replace(node, cards=tuple(replace(card, busy=card.index in busy) for card in node.cards)))
-    return tuple(found)
+    return tuple(cutting.busy(fleet.nodes, fleet.workloads, fleet.services))
 
 
 def _noticed(fleet: Fleet, action: Drain | Expire | Move) -> Fleet:
-    if isinstance(action, Move):
-        return asked_to_move(fleet, action.workload, action.beneficiary)
     one = fleet.workload(action.workload)
-    if isinstance(action, Expire):
-        return _put(fleet, _stepped(one, Event.DRAIN, deadline_at=action.deadline_at, expired=True))
-    told = {"deadline_at": action.deadline_at, "drained_for": action.beneficiary}
+    fleet = _put(fleet, life.noticed(one, action))
+    if not isinstance(action, Drain):
+        return fleet
     note = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary)
-    return replace(_put(fleet, _stepped(one, Event.DRAIN, **told)), drains=(*fleet.drains, note))
+    return replace(fleet, drains=(*fleet.drains, note))
 
 
 def _rebooked(fleet: Fleet, action: Rebook) -> Fleet:
@@ -269,12 +239,11 @@ def unbooked(fleet: Fleet, name: str) -> Fleet:
 
 def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
     one = fleet.workload(action.workload)
+    fleet = _put(fleet, life.resized(one, action, fleet.now))
     if isinstance(action, Grow):
-        return _put(fleet, replace(one, nodes=(*one.nodes, *action.nodes), grown_at=fleet.now))
-    going = (*one.going, *action.nodes)
+        return fleet
     told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
-    fleet = replace(fleet, shrinks=(*fleet.shrinks, told))
-    return _put(fleet, replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary))
+    return replace(fleet, shrinks=(*fleet.shrinks, told))
 
 
 def later(fleet: Fleet, seconds: float) -> Fleet:
@@ -291,7 +260,7 @@ def started(fleet: Fleet, *names: str) -> Fleet:
     """Let admitted workloads run; without names, all of them."""
     for one in fleet.workloads:
         if one.phase is Phase.ADMITTED and not one.killed and (not names or one.name in names):
-            fleet = _put(fleet, _stepped(one, Event.START, started_at=fleet.now, saved_at=fleet.now))
+            fleet = _put(fleet, life.started(one, fleet.now))
     return fleet
 
 
@@ -302,49 +271,46 @@ def saved(fleet: Fleet, name: str) -> Fleet:
 
 def told_to_drain(fleet: Fleet, name: str, grace_s: float) -> Fleet:
     """Let a person ask a workload to leave."""
-    return _put(fleet, _stepped(fleet.workload(name), Event.DRAIN, deadline_at=fleet.now + grace_s))
+    return _put(fleet, stepped(fleet.workload(name), Event.DRAIN, deadline_at=fleet.now + grace_s))
 
 
 def asked_to_move(fleet: Fleet, name: str, beneficiary: str = "whoever asked") -> Fleet:
     """Ask a workload to leave at its next checkpoint, whenever that is."""
     one = fleet.workload(name)
-    return _put(fleet, _stepped(one, Event.DRAIN, deadline_at=None, drained_for=beneficiary))
+    return _put(fleet, stepped(one, Event.DRAIN, deadline_at=None, drained_for=beneficiary))
 
 
 def cancelled(fleet: Fleet, name: str) -> Fleet:
     """Let a person end a workload for good."""
     one = fleet.workload(name)
-    return _put(fleet, _stepped(one, Event.CANCEL, deadline_at=fleet.now + one.grace_s if one.holding else None))
+    return _put(fleet, stepped(one, Event.CANCEL, deadline_at=fleet.now + one.grace_s if one.holding else None))
 
 
 def left(fleet: Fleet, *names: str) -> Fleet:
     """Let the last process of workloads that were told to end be gone; without names, of all of them."""
     for one in fleet.workloads:
         if (one.leaving or one.moving) and (not names or one.name in names):
-            stopping = _stepped(one, Event.CANCEL) if one.expired and one.phase is Phase.DRAINING else one
-            event = Event.GONE if stopping.phase is Phase.STOPPING else Event.REQUEUE
-            fleet = _put(fleet, _emptied(_stepped(stopping, event)))
+            fleet = _put(fleet, life.gone(one))
         elif one.going and (not names or one.name in names):
-            stay = tuple(node for node in one.nodes if node not in one.going)
-            fleet = _put(fleet, replace(one, nodes=stay, going=(), going_by=None, going_for=None))
+            fleet = _put(fleet, life.without_members(one))
     return fleet
 
 
 def completed(fleet: Fleet, name: str) -> Fleet:
     """Let a workload come to its own end."""
-    return _put(fleet, _stepped(fleet.workload(name), Event.SUCCEED))
+    return _put(fleet, stepped(fleet.workload(name), Event.SUCCEED))
 
 
 def failed(fleet: Fleet, name: str) -> Fleet:
     """Let a workload fail, nobody knows why."""
     one = fleet.workload(name)
-    return _put(_failed(fleet, one, Cause.JOB), _stepped(one, Event.FAIL))
+    return _put(_failed(fleet, one, Cause.JOB), stepped(one, Event.FAIL))
 
 
 def rank_died(fleet: Fleet, name: str) -> Fleet:
     """Let the first rank of a workload die, and so all of it; it goes back to the queue."""
     one = fleet.workload(name)
-    return _put(_failed(fleet, one, Cause.RANK, one.nodes[0]), _emptied(_stepped(one, Event.REQUEUE)))
+    return _put(_failed(fleet, one, Cause.RANK, one.nodes[0]), life.requeued(one))
 
 
 def measured(fleet: Fleet, usage: Usage) -> Fleet:
@@ -363,17 +329,6 @@ def released(fleet: Fleet, name: str) -> Fleet:
     """Let a node in again."""
     told = next(one for one in fleet.quarantines if one.node == name)
     return quarantined(fleet, replace(told, released_at=fleet.now))
-
-
-def as_it_crosses(node: Node, crossings: Iterable[Crossing]) -> Node:
-    """Return a node as its crossing makes it: closed while it lasts, of the other class afterwards."""
-    for one in crossings:
-        if one.node == node.name and one.moved_at is not None:
-            return replace(node, node_class=one.to)
-        if one.node == node.name:
-            closed = Condition.CORDONED if node.condition is Condition.READY else node.condition
-            return replace(node, node_class=one.was, condition=closed)
-    return node
 
 
 def asked_to_cross(fleet: Fleet, name: str) -> Fleet:
@@ -403,23 +358,12 @@ def occupied(fleet: Fleet, name: str) -> Fleet:
     """Let replicas start in the grants of a service, up to what it wants."""
     one = fleet.service(name)
     free = max(0, one.wanted - sum(grant.occupied for grant in one.grants))
-    grants = []
-    for grant in one.grants:
-        take = free > 0 and not grant.occupied
-        free -= take
-        grants.append(replace(grant, occupied=grant.occupied or take))
-    return _served(fleet, replace(one, grants=tuple(grants)))
+    return _served(fleet, life.occupied(one, free))
 
 
 def vacated(fleet: Fleet, name: str, replicas: int = 1) -> Fleet:
     """Let replicas of a service end: their grants stay, without anybody in them."""
-    one = fleet.service(name)
-    grants = []
-    for grant in one.grants:
-        leave = grant.occupied and replicas > 0
-        replicas -= leave
-        grants.append(replace(grant, occupied=grant.occupied and not leave))
-    return _served(fleet, replace(one, grants=tuple(grants)))
+    return _served(fleet, life.vacated(fleet.service(name), replicas))
 
 
 def with_node(fleet: Fleet, node: Node) -> Fleet:
@@ -451,15 +395,6 @@ def replicas_started(fleet: Fleet) -> Fleet:
     for service in fleet.services:
         fleet = occupied(fleet, service.name)
     return fleet
-
-
-def _stepped(one: Workload, event: Event, **changes: object) -> Workload:
-    return replace(one, phase=after(one.phase, event), **changes)  # type: ignore[arg-type]  # fields of a Workload
-
-
-def _emptied(one: Workload) -> Workload:
-    ran = one.started_at is not None
-    return replace(one.without_nodes(one.phase), requeued=True, attempt=one.attempt + ran)
 
 
 def _put(fleet: Fleet, changed: Workload) -> Fleet:

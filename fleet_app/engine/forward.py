@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from fleet_app.engine import life
 from fleet_app.engine.ends import leaves_by, limit_at
-from fleet_app.engine.lifecycle import Event, Phase, after
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import (
     Admit,
     AdmitSlice,
@@ -42,7 +43,7 @@ def begun(state: FleetState, policy: Policy, now: float) -> FleetState:
     found = []
     for one in state.workloads:
         if one.phase is Phase.ADMITTED and not one.killed:
-            found.append(_started(one, now))
+            found.append(life.started(one, now))
         elif one.leaving and one.deadline_at is None:
             found.append(replace(one, deadline_at=leaves_by(policy.drain, one, now)))
         else:
@@ -77,11 +78,11 @@ def gone(state: FleetState, policy: Policy, now: float) -> tuple[FleetState, tup
     for one in state.workloads:
         if one.leaving and leaves_by(policy.drain, one, now) <= now:
             left.append(one.name)
-            stay += _requeued(one)
+            again = life.gone(one)
+            stay += [again] if again.phase is Phase.QUEUED else []
         elif one.going and (one.going_by or now) <= now:
             left.append(one.name)
-            rest = tuple(node for node in one.nodes if node not in one.going)
-            stay.append(replace(one, nodes=rest, going=(), going_by=None, going_for=None))
+            stay.append(life.without_members(one))
         else:
             stay.append(one)
     return replace(state, workloads=tuple(stay)), tuple(sorted(left))
@@ -112,53 +113,26 @@ def _moments(state: FleetState, policy: Policy, now: float) -> Iterator[float]:
     yield from (since + policy.health.tolerance_s for since in away if since is not None)
 
 
-def _started(one: Workload, now: float) -> Workload:
-    began = now if one.admitted_at is None else one.admitted_at
-    phase = after(one.phase, Event.START)
-    return replace(one, phase=phase, admitted_at=began, started_at=now, saved_at=now)
-
-
 def _told(one: Workload, action: Told, now: float) -> Workload:
     """Return a workload that was told something."""
     match action:
-        case Admit() | AdmitSlice():
-            return _admitted(one, action, now)
+        case Admit(nodes=nodes):
+            return life.at_work(one, nodes, now)
+        case AdmitSlice(node=node, card=card):
+            return life.started(life.admitted(one, (node,), now, card), now)
         case Drain() | Expire() | Move():
-            return _noticed(one, action)
+            return life.noticed(one, action)
         case Kill() | Lose():
             return replace(one, killed=True)
-        case Shrink(nodes=nodes, deadline_at=at, beneficiary=who):
-            return replace(one, going=(*one.going, *nodes), going_by=at, going_for=who)
-        case Grow(nodes=nodes):
-            return replace(one, nodes=(*one.nodes, *nodes), grown_at=now)
-
-
-def _admitted(one: Workload, action: Admit | AdmitSlice, now: float) -> Workload:
-    nodes, card = (action.nodes, None) if isinstance(action, Admit) else ((action.node,), action.card)
-    return _started(replace(one, phase=after(one.phase, Event.ADMIT), nodes=nodes, card=card), now)
-
-
-def _noticed(one: Workload, action: Drain | Expire | Move) -> Workload:
-    phase = after(one.phase, Event.DRAIN)
-    if isinstance(action, Expire):
-        return replace(one, phase=phase, deadline_at=action.deadline_at, expired=True)
-    deadline_at = action.deadline_at if isinstance(action, Drain) else None
-    return replace(one, phase=phase, deadline_at=deadline_at, drained_for=action.beneficiary)
-
-
-def _requeued(one: Workload) -> Iterator[Workload]:
-    """Yield what is left of a workload without its nodes: nothing of one that ends for good."""
-    if not one.expired and one.phase is not Phase.STOPPING:
-        again = one.without_nodes(after(one.phase, Event.REQUEUE))
-        yield replace(again, requeued=True, attempt=one.attempt + (one.started_at is not None))
+        case Shrink() | Grow():
+            return life.resized(one, action, now)
 
 
 def _served(one: Service, action: GiveGrant | GiveSlice | TakeGrant) -> Service:
     if isinstance(action, TakeGrant):
-        return replace(one, grants=tuple(grant for grant in one.grants if grant.name != action.grant))
+        return life.without_grants(one, (action.grant,))
     card = action.card if isinstance(action, GiveSlice) else None
-    given = Grant(name=_unused(one.grants), node=action.node, card=card)
-    return replace(one, grants=(*one.grants, given))
+    return life.with_grant(one, Grant(name=_unused(one.grants), node=action.node, card=card))
 
 
 def _unused(grants: Iterable[Grant]) -> str:
@@ -169,8 +143,4 @@ def _unused(grants: Iterable[Grant]) -> str:
 
 def _occupied(one: Service) -> Service:
     """Return a service whose replicas have started in its grants, as many as it wants."""
-    wanted = one.wanted - sum(grant.occupied for grant in one.grants)
-    idle = [grant.name for grant in one.grants if not grant.occupied][: max(0, wanted)]
-    if not idle:
-        return one
-    return replace(one, grants=tuple(replace(g, occupied=g.occupied or g.name in idle) for g in one.grants))
+    return life.occupied(one, one.wanted - sum(grant.occupied for grant in one.grants))

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from fleet_app.policy.kubernetes import Kubernetes
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import (
     Gpus,
+    LabelKey,
     LevelName,
     Mebibytes,
     MilliCpus,
@@ -26,12 +29,6 @@ from fleet_app.policy.units import (
 
 WorkloadKind = Literal["gang", "backfill"]
 NoticeKind = Literal["library", "signal"]
-
-
-class Section(BaseModel):
-    """A part of a document: immutable, and with no key that is not known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Topology(Section):
@@ -255,6 +252,21 @@ class Slicing(Section):
     settle: Seconds = 600.0
 
 
+class NodePools(Section):
+    """What is known of the pools that nodes come from, on Kubernetes.
+
+    Where a site `scales` its nodes, they are asked for ahead of need: a node takes work `boot` after it was asked for,
+    and what services may want by then is covered in all but 1 - `quantile` of the cases. `topology` names the label of
+    Kubernetes nodes that a topology level is read from; left out, `fleet/<level>` and the names that topograph and the
+    clouds use are.
+    """
+
+    scales: Annotated[bool, Field(strict=True)] = False
+    boot: PositiveSeconds = 360.0
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.95
+    topology: dict[LevelName, LabelKey] = Field(default_factory=dict)
+
+
 class Defaults(Section):
     """What a submission is taken to ask for where it does not say; memory and CPUs are a bundle's."""
 
@@ -295,6 +307,7 @@ class PolicyFile(Section):
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
     slicing: Slicing | None = None
+    node_pools: NodePools = NodePools()
     headroom: Headroom = Headroom()
     health: Health = Health()
     calendar: Calendar = Calendar()
@@ -302,6 +315,7 @@ class PolicyFile(Section):
     defaults: Defaults = Defaults()
     serving: Serving = Serving()
     accounting: Accounting = Accounting()
+    kubernetes: Kubernetes = Kubernetes()
 
     @property
     def service_priority(self) -> int:

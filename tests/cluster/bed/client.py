@@ -1,0 +1,72 @@
+"""What a test gets of a cluster: kubectl and helm with its kubeconfig. Does not know who made it, nor how."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.tools import tool
+
+
+class CommandError(Exception):
+    """A command failed; its text is what the command said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that answers at `kubeconfig`; with `image`, pods of the fleet run in it, from that image."""
+
+    kubeconfig: Path
+    image: str | None = None
+
+    def kubectl(self, *words: str, stdin: str = "", within_s: float = 60) -> str:
+        """Run kubectl and return its output. Raises CommandError with what it complains of."""
+        return self._run([str(tool("kubectl")), *words], stdin, within_s)
+
+    def helm(self, *words: str, within_s: float = 300) -> str:
+        """Run helm and return its output. Raises CommandError with what it complains of."""
+        return self._run([str(tool("helm")), *words], "", within_s)
+
+    def apply(self, *documents: Mapping[str, Any], namespace: str | None = None) -> str:
+        """Apply objects, on the server's side. Raises CommandError where the API server refuses one."""
+        where = ("--namespace", namespace) if namespace else ()
+        words = ("apply", "--server-side", "--force-conflicts", "--filename=-", *where)
+        return self.kubectl(*words, stdin=yaml.safe_dump_all(documents))
+
+    def get(self, *words: str) -> Any:
+        """Return what `kubectl get` finds, as JSON."""
+        return json.loads(self.kubectl("get", "--output=json", *words))
+
+    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60, every_s: float = 0.5) -> None:
+        """Wait until something holds; that the asking fails is no answer. Raises AssertionError when time is up."""
+        deadline = time.monotonic() + within_s
+        last: Exception | None = None
+        while True:
+            try:
+                if holds():
+                    return
+                last = None
+            except (CommandError, LookupError, ValueError) as error:
+                last = error
+            assert time.monotonic() < deadline, f"waited {within_s:.0f} s for {what}; last: {last}"
+            time.sleep(every_s)
+
+    def _run(self, command: Sequence[str], stdin: str, within_s: float) -> str:
+        environment = os.environ | {"KUBECONFIG": str(self.kubeconfig)}
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=within_s, env=environment, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CommandError(f"{' '.join(command[1:4])}: no end within {within_s:.0f} s") from error
+        if done.returncode != 0:
+            raise CommandError(done.stderr.strip() or done.stdout.strip())
+        return done.stdout

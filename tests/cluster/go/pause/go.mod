@@ -1,0 +1,3 @@
+module fleet.test/pause
+
+go 1.24.0

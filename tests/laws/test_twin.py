@@ -1,0 +1,221 @@
+"""Runs of the twin, whatever comes: the laws of one decision hold at every moment, and what it tells adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from fleet_app.arbiter import codec
+from fleet_app.engine.lifecycle import LEAVING
+from fleet_app.engine.values import NodeClass
+from fleet_app.twin.chance import Spread
+from fleet_app.twin.meter import ALLOCATED, DOWN, DRAINING, HELD, TOTAL
+from fleet_app.twin.record import (
+    Admitted,
+    ClassSpan,
+    Ended,
+    Left,
+    Record,
+    ReplicaReady,
+    ServiceSpan,
+    Started,
+    Submitted,
+    TeamSpan,
+    Waiting,
+)
+from fleet_app.twin.run import Run
+from fleet_app.twin.saved import Standing, continued, standing
+from fleet_app.twin.work import Asked, Faults, Job, Scenario, Traffic
+from fleet_app.twin.world import World
+from tests.laws.effort import tries
+from tests.laws.reference import case_of, check
+from tests.strategies import asked_to_book, new_fleets, workloads
+from tests.twins import of, told
+from tests.virtual import Fleet
+
+SECONDS = st.sampled_from([0.0, 1.0, 20.0, 150.0])
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """Return what happens to a small fleet: jobs of every manner, traffic that comes and goes, faults and bookings."""
+    new = draw(new_fleets())
+    queued = [*new.workloads, *(draw(workloads(f"z{number}", new.policy.levels)) for number in range(3))]
+    at, jobs = new.now, []
+    for one in queued:
+        at += draw(st.sampled_from([0.0, 0.0, 10.0, 130.0]))
+        jobs.append(draw(behaving(replace(one, submitted_at=at))))
+    faults = draw(st.sampled_from([Faults(), Faults(), Faults(node_mean_s=3e3, repair=Spread(median_s=200.0))]))
+    faults = replace(faults, rank_mean_gpu_s=draw(st.sampled_from([None, None, 5e3])))
+    asks = [
+        asked_to_book(new, which, amount)
+        for which, amount in draw(st.lists(st.tuples(*[st.integers(0, 5)] * 2), max_size=1))
+    ]
+    return Scenario(
+        policy=replace(new.policy, drain=replace(new.policy.drain, min_run_s=draw(st.sampled_from([0.0, 100.0])))),
+        nodes=new.nodes,
+        jobs=tuple(jobs),
+        traffic=tuple(draw(loaded(service, new.now)) for service in new.services),
+        bookings=tuple(Asked(at=new.now + 20.0, ask=ask) for ask in asks),
+        faults=faults,
+        begins_at=new.now,
+        ends_at=new.now + 3_000.0,
+        dies_s=draw(st.sampled_from([0.0, 0.25])),
+        span_s=700.0,
+    )
+
+
+@st.composite
+def behaving(draw: st.DrawFn, one) -> Job:
+    """Return a job of a workload that behaves in some way."""
+    return Job(
+        workload=one,
+        run_s=draw(st.sampled_from([5.0, 200.0, 900.0])),
+        start_s=draw(SECONDS),
+        save_every_s=draw(st.sampled_from([None, 7.0, 100.0])),
+        leaves=Spread(median_s=draw(SECONDS), sigma=draw(st.sampled_from([0.0, 0.5]))),
+        clings=draw(st.sampled_from([False, False, False, True])),
+        fails=draw(st.sampled_from([False, False, True])),
+    )
+
+
+@st.composite
+def loaded(draw: st.DrawFn, service, now: float) -> Traffic:
+    """Return the traffic of a service."""
+    rates = [(now + 200.0 * step, float(draw(st.integers(0, 4)))) for step in range(8)]
+    return Traffic(
+        service=replace(service, wanted=0),
+        rates=tuple(rates),
+        slot_rate=1.0,
+        busy=1.0,
+        keeps_s=draw(st.sampled_from([0.0, 90.0])),
+        start_s=Spread(median_s=draw(SECONDS)),
+    )
+
+
+def facts(world: World) -> Fleet:
+    """Return the facts of a run as the fleet that the laws look at."""
+    state = world.fleet.state()
+    return Fleet(
+        policy=world.policy,
+        now=world.now,
+        nodes=state.nodes,
+        workloads=state.workloads,
+        services=state.services,
+        failures=state.failures,
+        quarantines=state.quarantines,
+        bookings=state.bookings,
+    )
+
+
+def counted(world: World) -> dict[NodeClass, Counter[int]]:
+    """Return what each class has now, counted from the facts alone."""
+    found: dict[NodeClass, Counter[int]] = {kind: Counter() for kind in NodeClass}
+    busy: Counter[str] = Counter()
+    for one in world.fleet.workloads.values():
+        for name, shape in one.seats:
+            leaves = one.killed or one.phase in LEAVING or name in one.going
+            found[world.fleet.nodes[name].node_class][DRAINING if leaves else ALLOCATED] += shape.gpus
+            busy[name] += shape.gpus
+    for service in world.fleet.services.values():
+        for grant in service.grants:
+            part = ALLOCATED if grant.occupied else HELD
+            found[world.fleet.nodes[grant.node].node_class][part] += service.shape.gpus
+            busy[grant.node] += service.shape.gpus
+    for hold in world.holds:
+        found[world.fleet.nodes[hold.node].node_class][HELD] += hold.shape.gpus
+        busy[hold.node] += hold.shape.gpus
+    for node in world.fleet.nodes.values():
+        found[node.node_class][TOTAL] += node.capacity.gpus
+        found[node.node_class][DOWN] += 0 if node.placeable else node.capacity.gpus - busy[node.name]
+    return found
+
+
+def check_meter(world: World) -> None:
+    """What is kept up to date change by change is what can be counted."""
+    want = counted(world)
+    for kind in NodeClass:
+        has = world.meter.gpus(kind)
+        assert {part: has[part] for part in (ALLOCATED, DRAINING, HELD, DOWN, TOTAL)} == {
+            part: want[kind][part] for part in (ALLOCATED, DRAINING, HELD, DOWN, TOTAL)
+        }
+
+
+def check_lives(records: list[Record]) -> None:
+    """I10: everybody came once, each attempt was admitted, then started, then left or ended; nobody is lost."""
+    for sub in of(records, Submitted):
+        theirs = [one for one in records if getattr(one, "workload", None) == sub.workload]
+        moments = [one.at for one in theirs]
+        assert moments == sorted(moments)
+        assert sum(isinstance(one, Submitted | Ended) for one in theirs) <= 2
+        admitted = [one.attempt for one in theirs if isinstance(one, Admitted)]
+        assert admitted == sorted(admitted)
+        tries_over = sum(isinstance(one, Left) for one in theirs)
+        assert tries_over <= len(admitted) <= tries_over + 1
+        last = theirs[-1]
+        assert not isinstance(last, Left) or of(theirs, Ended)
+        for one in of(theirs, Started):
+            assert 0.0 <= one.resumed_s <= sub.run_s
+    assert len({one.workload for one in of(records, Ended)}) == len(of(records, Ended))
+
+
+def check_spans(given: Scenario, records: list[Record]) -> None:
+    """What each class had adds up to its nodes, what each team had to its nominal; no part is ever negative."""
+    for one in of(records, ClassSpan):
+        parts = [one.allocated_gpu_s, one.draining_gpu_s, one.held_gpu_s, one.idle_gpu_s, one.down_gpu_s]
+        assert min(parts) >= -1e-6
+        assert abs(sum(parts) - one.total_gpu_s) < 1e-6
+        assert one.lent_gpu_s <= one.allocated_gpu_s + one.draining_gpu_s + 1e-6
+    for one in of(records, TeamSpan):
+        parts = [one.own_gpu_s, one.lent_gpu_s, one.unused_gpu_s]
+        assert min(parts) >= -1e-6
+        assert abs(sum(parts) - one.nominal_gpu_s) < 1e-6
+    for one in of(records, ServiceSpan):
+        assert one.ready <= one.granted
+        assert 0.0 <= one.late <= one.requests + 1e-9
+    held = sum(one.held_gpu_s for one in of(records, Ended))
+    had = sum(one.allocated_gpu_s + one.draining_gpu_s for one in of(records, ClassSpan))
+    if not given.nodes[0].cards:
+        assert held <= had + 1e-6
+
+
+@given(scenarios())
+@tries(60)
+def test_every_law_holds_at_every_moment_and_all_adds_up(given):
+    records: list[Record] = []
+    run = Run(given, records.append)
+    run.begin()
+    cards = any(node.cards for node in given.nodes)
+    while (at := run.world.agenda.next_at) is not None and at <= given.ends_at:
+        run.step(at)
+        note(f"{run.world.now}: {run.world.plan.actions}")
+        if not cards:
+            check(case_of(facts(run.world)))
+            check_meter(run.world)
+    run.world.now = given.ends_at
+    run.finish()
+    check_lives(records)
+    if not cards:
+        check_spans(given, records)
+    waiting = {one.workload for one in of(records, Waiting)}
+    assert waiting == {name for name, one in run.world.fleet.workloads.items() if not one.holding}
+    assert all(
+        one.waited_s >= 0.0 for one in [*of(records, ReplicaReady), *of(records, Admitted), *of(records, Waiting)]
+    )
+
+
+@given(scenarios(), st.floats(0.0, 3_000.0))
+@tries(60)
+def test_a_run_that_is_continued_from_a_file_tells_the_same(given, after_s):
+    whole = told(given)
+    parts: list[Record] = []
+    first = Run(given, parts.append)
+    first.begin()
+    first.go(until=given.begins_at + after_s)
+    again = continued(codec.load(Standing, codec.dump(standing(first))), given, parts.append)
+    again.go()
+    again.finish()
+    assert parts == whole
