@@ -235,7 +235,17 @@ def services(draw: st.DrawFn, name: str) -> Service:
     """Return a service without grants."""
     wanted = draw(st.integers(0, 4))
     one = service(name, wanted=wanted, floor=draw(st.integers(0, 2)), spread=draw(st.booleans()))
-    return replace(one, shape=draw(shapes()), team=draw(st.sampled_from(["serving", "serving", "serving", "research"])))
+    wish = draw(
+        st.sampled_from(
+            [
+                *[None] * 3,
+                Affinity(service=name, spread="leaf", per_node=2),
+                Affinity(service=name, apart_from=("s0",) if name != "s0" else ("s1",)),
+            ]
+        )
+    )
+    team_of = draw(st.sampled_from(["serving", "serving", "serving", "research"]))
+    return replace(one, shape=draw(shapes()), team=team_of, affinity=wish)
 
 
 @st.composite

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, NodeClass, Shape
@@ -110,6 +111,7 @@ class Demand:
     service: str
     team: str
     shape: Shape
+    affinity: Affinity | None = None
     wanted: int
     floor: int
     at: float

@@ -194,6 +194,7 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
         "grants": len(own),
         "occupied": sum(grant.occupied for grant in own),
         "nodes": [grant.node for grant in own],
+        "affinity": None if demand.affinity is None else asdict(demand.affinity),
         "reason": None if wait is None else wait.reason.value,
     }
 

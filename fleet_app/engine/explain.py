@@ -153,7 +153,7 @@ def _of_service(service: Service, wait: Wait | None) -> str:
             left = f"team {service.team} has {wait.available} GPUs left of its nominal"
             return f"{has}; {left}, a replica needs {wait.asked}"
         case Reason.APART:
-            return f"{has}; on every serving node that could have room it would be beside what the policy keeps it from"
+            return f"{has}; on every serving node that could have room it would be beside what it is kept apart from"
         case Reason.UNKNOWN_TEAM:
             return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"

@@ -122,7 +122,8 @@ class Spares:
 class Affinity:
     """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
 
-    `spread` names the topology level over whose domains they are spread. What is None says nothing.
+    `spread` names the topology level over whose domains they are spread. What is None says nothing. Of one that a
+    service asks for itself `service` is its own name.
     """
 
     service: str

@@ -12,6 +12,7 @@ from enum import StrEnum
 from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.values import Shape
 
 
@@ -195,7 +196,8 @@ class Service:
     """Interchangeable replicas of one shape: how many are wanted, and what has been granted.
 
     `floor` is the replicas below which it is never trimmed. `slice` is the part of one card that a replica asks for in
-    place of whole GPUs (V1).
+    place of whole GPUs (V1). `affinity` is where it asks its replicas to be beside others itself, with what the policy
+    says (S8).
     """
 
     name: str
@@ -208,3 +210,4 @@ class Service:
     artifacts: tuple[Artifact, ...] = ()
     grants: tuple[Grant, ...] = ()
     slice: Slice | None = None
+    affinity: Affinity | None = None

@@ -508,12 +508,20 @@ def replicas_are_apart(case: Case) -> None:
             there[grant.node][service.name] += (service.name, grant.name) not in taken
     for action in case.actions(GiveGrant):
         there[action.node][action.service] += 1
+    services, own = case.services, [one.affinity for one in case.state.services if one.affinity is not None]
     apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
-    most = {one.service: one.per_node for one in case.policy.affinities if one.per_node is not None}
+    wished = {(one.service, other) for one in own for other in one.apart_from if other in services}
+    apart |= {(one, other) for one, other in wished if services[one].team == services[other].team}
+    new = {(action.node, action.service) for action in case.actions(GiveGrant)}
+    most: dict[str, int] = {}
+    for one in (*case.policy.affinities, *own):
+        if one.per_node is not None:
+            most[one.service] = min(one.per_node, most.get(one.service, one.per_node))
     for action in case.actions(GiveGrant):
         here = +there[action.node]
         assert here[action.service] <= most.get(action.service, here[action.service]), action
         assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
+        assert not any((action.service, other) in wished for other in here if (action.node, other) not in new), action
 
 
 def pulls_are_limited(case: Case) -> None:

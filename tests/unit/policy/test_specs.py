@@ -314,6 +314,9 @@ SERVICES = {
     "more GPUs than a node has": ({"gpus": 16}, "gpus", "a node has 8"),
     "a negative floor": ({"floor": -1}, "floor", "at least 0"),
     "a flag as floor": ({"floor": True}, "floor", "whole number"),
+    "a level that is none": ({"spread": "rack"}, "spread", "no topology level"),
+    "apart from itself": ({"apart_from": ["app.chat"]}, "apart_from", "the service itself"),
+    "none on a node": ({"per_node": 0}, "per_node", "at least 1"),
 }
 
 
@@ -323,6 +326,12 @@ def test_a_wrong_service_is_refused(changes, where, what):
         service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **changes}, policy())
     assert refused.value.where.endswith(where)
     assert what in refused.value.what
+
+
+def test_a_service_says_where_its_replicas_are_to_be():
+    wish = {"spread": "leaf", "per_node": 2, "apart_from": ["app.embed"]}
+    spec = service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **wish}, policy())
+    assert (spec.spread, spec.per_node, spec.apart_from) == ("leaf", 2, ("app.embed",))
 
 
 def test_a_service_inside_its_teams_nominal_is_accepted():
