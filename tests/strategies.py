@@ -376,7 +376,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-ASKED = ("drain", "move", "cross", "cancel", "quarantine", "book", "book", "unbook")
+ASKED = ("drain", "move", "cross", "stay", "cancel", "quarantine", "book", "book", "unbook")
 """What a person asks for."""
 
 RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die", "measure")
@@ -471,6 +471,12 @@ def _cross(fleet: Fleet, event: Happening) -> Fleet:
     return virtual.asked_to_cross(replace(virtual.with_policy(fleet, rules), workloads=movable), name)
 
 
+def _stay(fleet: Fleet, event: Happening) -> Fleet:
+    """Call a crossing off that is under way."""
+    chosen = _nth([one for one in fleet.crossings if one.moved_at is None], event)
+    return fleet if chosen is None else virtual.stays(fleet, chosen.node)
+
+
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
@@ -560,6 +566,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "growth": _growth,
     "limit": _limit,
     "cross": _cross,
+    "stay": _stay,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),

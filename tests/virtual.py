@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fleet_app.engine import life
 from fleet_app.engine.booking import offer
 from fleet_app.engine.calendar import Booking, BookingAsk, Offer
+from fleet_app.engine.crossings import called_off
 from fleet_app.engine.decide import decide
 from fleet_app.engine.failures import Cause, Failure, Quarantined
 from fleet_app.engine.life import as_it_crosses, stepped
@@ -347,6 +348,14 @@ def asked_to_cross(fleet: Fleet, name: str) -> Fleet:
     )
     others = tuple(one for one in fleet.crossings if one.node != name)
     return replace(fleet, crossings=(*others, crossing))
+
+
+def stays(fleet: Fleet, name: str) -> Fleet:
+    """Let a person call off the crossing of a node."""
+    begun = next(one for one in fleet.crossings if one.node == name)
+    left = called_off(begun)
+    others = tuple(one for one in fleet.crossings if one.node != name)
+    return replace(fleet, crossings=others if left is None else (*others, left))
 
 
 def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:

@@ -212,6 +212,7 @@ ANSWERS: dict[str, Any] = {
     f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
     f"GET {BASE}boundary": BOUNDARY,
     f"POST {BASE}boundary": {"name": "boundary", "accepted": True},
+    f"POST {BASE}boundary/cancel": {"name": "boundary", "accepted": True},
     f"POST {BASE}move/llm": {"name": "llm", "accepted": True},
     f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
     f"POST {BASE}quarantine/n04": {"name": "n04", "accepted": True},

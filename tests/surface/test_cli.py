@@ -431,6 +431,15 @@ def test_the_boundary_is_shown_and_asked_for(control: Control) -> None:
     assert json.loads(control.asked[-1].body) == {"nodes": ["n03"], "to": "serving", "who": "ada"}
 
 
+def test_a_crossing_is_called_off(control: Control) -> None:
+    nodes = ("--cancel", "n02", "--cancel", "n03")
+    result = fleet("boundary", *nodes, "--who", "ada", "--gateway", control.url)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "Called off for 2 nodes" in result.stderr
+    assert json.loads(control.asked[-1].body) == {"nodes": ["n02", "n03"], "who": "ada"}
+    assert fleet("boundary", *nodes, "--apply", "--gateway", control.url).exit_code == 2
+
+
 def test_without_a_boundary_there_is_nothing_to_tell() -> None:
     with served({f"GET {BASE}boundary": {"plan": None, "crossings": []}}) as control:
         result = fleet("boundary", "--gateway", control.url)

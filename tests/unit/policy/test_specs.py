@@ -83,10 +83,15 @@ REFUSED = {
         "notice",
         "which no member of an elastic workload would get",
     ),
+    "a least number of nodes of a group": (
+        {**ALONE, "groups": {"ps": {"cpus": 4}, "actors": {"nodes": 4, "gpus": 8, "min_nodes": 2}}},
+        "groups.actors.min_nodes",
+        "of several shapes none may leave or join alone",
+    ),
     "a least number of nodes beside groups": (
         {**ALONE, "min_nodes": 2, "groups": GROUPS},
         "min_nodes",
-        "is given beside groups",
+        "of several shapes none may leave or join alone",
     ),
     "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
     "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
