@@ -15,6 +15,9 @@ PREFIX = "fleet/"
 CLUSTER_LABEL = "fleet/cluster"
 CLASS_LABEL = contract.CLASS_LABEL
 FLAVOR_LABEL = "fleet/flavor"
+PROXY_LABEL = "fleet/proxy"
+"""Of the pods whose Serve proxy takes requests; the service of Serve selects it."""
+
 NODE_LABEL = contract.NODE_LABEL
 POD_LABEL = contract.POD_LABEL
 DRIVER_LABEL = contract.DRIVER_LABEL
