@@ -239,7 +239,7 @@ def services(draw: st.DrawFn, name: str) -> Service:
         st.sampled_from(
             [
                 *[None] * 3,
-                Affinity(service=name, spread="leaf", per_node=2),
+                Affinity(service=name, spread="leaf", per_node=1),
                 Affinity(service=name, apart_from=("s0",) if name != "s0" else ("s1",)),
             ]
         )
