@@ -57,6 +57,7 @@ class What(StrEnum):
     CROSSING = "crossing"
     CROSSING_CALLED_OFF = "crossing-called-off"
     RELABELLED = "relabelled"
+    REPOOLED = "repooled"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -28,9 +28,8 @@ class Rule:
 def rules(cluster: str) -> tuple[Rule, ...]:
     """Return the rules for the arbiter of the RayCluster of that name.
 
-    Pods are labelled, those that take requests; who deletes them is KubeRay's operator. Nodes are patched when they go
-    to the other class.
-    Creating cannot be bound to a name.
+    Who deletes pods is KubeRay's operator: here they are read, and labelled when they take requests. Nodes are patched
+    when they go to the other class. Creating cannot be bound to a name.
     """
     held = names.held_map(cluster)
     return (

@@ -59,12 +59,16 @@ MANIFESTS = [path for path in sorted((ROOT / KUBERNETES).glob("*.yaml")) if "\nk
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-def test_a_manifest_of_an_example_is_what_kuberay_takes(custom, path):
-    custom(yaml.safe_load(path.read_text(encoding="utf-8")))
+def test_a_manifest_of_an_example_is_what_kubernetes_and_kuberay_take(custom, path):
+    for each in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        if each["apiVersion"] == "ray.io/v1":
+            custom(each)
+        else:
+            check_core(json.dumps(each, sort_keys=True))
 
 
-def test_there_is_a_manifest_of_a_ray_job():
-    assert [path.name for path in MANIFESTS] == ["rayjob.yaml"]
+def test_there_are_manifests_of_a_ray_job_and_a_ray_service():
+    assert [path.name for path in MANIFESTS] == ["rayjob.yaml", "rayservice.yaml"]
 
 
 def test_every_file_of_values_is_an_example():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from fleet_app.render import names
-from tests.chart.conftest import Object
-from tests.chart.examples import ALL, EXAMPLES
+from tests.chart.conftest import ROOT, Object
+from tests.chart.examples import ALL, EXAMPLES, KUBERNETES
 
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 """The volumes of the restricted Pod Security Standard."""
@@ -37,23 +38,52 @@ def groups(objects: list[Object], of: str) -> list[Object]:
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
 def test_every_pod_is_restricted(render, options):
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, every line of it."""
     for name, template in templates(render(*options)):
-        pod = template["spec"]
-        security = pod["securityContext"]
-        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}, name
-        assert security["runAsNonRoot"] is True
-        assert security["runAsUser"] > 0
-        assert security["seccompProfile"]["type"] == "RuntimeDefault"
-        assert not security.keys() & {"sysctls", "seLinuxOptions", "appArmorProfile", "windowsOptions"}
-        for volume in pod.get("volumes", []):
-            assert len(volume.keys() & VOLUMES) == 1, (name, volume)
-        for container in containers(pod):
-            inner = container["securityContext"]
-            assert inner["allowPrivilegeEscalation"] is False
-            assert inner["capabilities"] == {"drop": ["ALL"]}
-            assert not inner.keys() & {"privileged", "procMount", "runAsUser", "runAsNonRoot"}
-            assert not any("hostPort" in port for port in container.get("ports", []))
+        check_restricted(name, template["spec"])
+
+
+def test_so_is_every_pod_of_a_ray_service():
+    cluster = ray_service()["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        check_restricted("rayservice.yaml", group["template"]["spec"])
+
+
+def ray_service() -> Object:
+    text = (ROOT / KUBERNETES / "rayservice.yaml").read_text(encoding="utf-8")
+    (service,) = (each for each in yaml.safe_load_all(text) if each["kind"] == "RayService")
+    return service
+
+
+def check_restricted(name: str, pod: Object) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, every line of it."""
+    security = pod["securityContext"]
+    assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}, name
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] > 0
+    assert security["seccompProfile"]["type"] == "RuntimeDefault"
+    assert not security.keys() & {"sysctls", "seLinuxOptions", "appArmorProfile", "windowsOptions"}
+    for volume in pod.get("volumes", []):
+        assert len(volume.keys() & VOLUMES) == 1, (name, volume)
+    for container in containers(pod):
+        inner = container["securityContext"]
+        assert inner["allowPrivilegeEscalation"] is False
+        assert inner["capabilities"] == {"drop": ["ALL"]}
+        assert not inner.keys() & {"privileged", "procMount", "runAsUser", "runAsNonRoot"}
+        assert not any("hostPort" in port for port in container.get("ports", []))
+
+
+def test_the_head_of_a_ray_service_is_as_the_chart_s():
+    """Its port named `dashboard` is the gateway's, and what attends to it is told what is mounted."""
+    from fleet_app.adapters.attend import _parser
+    from fleet_app.policy.load import parse_policy
+
+    head, attend = ray_service()["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["containers"]
+    assert {"name": "dashboard", "containerPort": names.GATEWAY_PORT} in head["ports"]
+    asked = _parser().parse_args(attend["command"][3:])
+    assert str(asked.policy.parent) in {mount["mountPath"] for mount in attend["volumeMounts"]}
+    text = (ROOT / KUBERNETES / "rayservice.yaml").read_text(encoding="utf-8")
+    (policy,) = (each for each in yaml.safe_load_all(text) if each["kind"] == "ConfigMap")
+    assert parse_policy(policy["data"]["fleet.yaml"]).name == ray_service()["metadata"]["name"]
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
