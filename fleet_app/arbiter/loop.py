@@ -115,7 +115,7 @@ class Loop:
         calendar.tally(self._book, facts.now)
         self._commit(snapshot)
         self._dispose(taken)
-        if facts.pools is not None:
+        if facts.pools is not None and facts.pools.at:  # else nobody knows yet what is published of nodes that are away
             self._ports.pools.want(self._wish(facts, snapshot))
         holds = None if self._book.paused else snapshot.plan.holds
         self._act(facts, holds)

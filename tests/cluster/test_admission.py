@@ -18,7 +18,7 @@ import yaml
 
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import names
-from fleet_app.render.admission import admission, guards, policy_name
+from fleet_app.render.admission import admission, anchor, guards, policy_name
 from fleet_app.render.objects import dump
 from fleet_app.render.site import Site
 from tests import manifests
@@ -71,7 +71,7 @@ def ours(thing: Object) -> Object:
 
 @pytest.fixture(scope="module")
 def guarded(api: Cluster) -> Iterator[Guarded]:
-    rendered = dump(admission(SITE, POLICY))
+    rendered = dump([*admission(SITE, POLICY), *anchor(SITE, POLICY)])
     found = Guarded(api)
     for namespace in (SITE.namespace, ELSEWHERE):
         api.kubectl("create", "namespace", namespace)
