@@ -281,6 +281,7 @@ def cut(draw: st.DrawFn, fleet: Fleet) -> Fleet:
         shares=draw(st.sampled_from([2, 4, 10])),
         repartition=draw(st.booleans()),
         settle_s=draw(st.sampled_from([0.0, 100.0])),
+        whole_nodes=draw(st.booleans()),
     )
     return replace(
         fleet,
@@ -642,7 +643,8 @@ def contested(draw: st.DrawFn) -> Fleet:
 @st.composite
 def contested_slices(draw: st.DrawFn) -> Fleet:
     """Return serving's cards full of jobs on slices, and services that want slices too."""
-    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=draw(st.booleans()))
+    recut, together = draw(st.booleans()), draw(st.booleans())
+    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=recut, whole_nodes=together)
     rules = with_nominal(with_nominal(draw(policies()), "serving", 16), "vision", 16)
     layouts = draw(st.lists(st.sampled_from(LAYOUTS[2:]), min_size=1, max_size=3))
     parts: list[Node | Workload | Service] = [

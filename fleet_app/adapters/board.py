@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fleet_app.adapters import private
 from fleet_app.arbiter.ports import Ack, Beat, BoardView, Clock, Demand, Fence, Seat
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.values import Shape
 from fleet_app.worker import contract
 
@@ -114,6 +115,7 @@ def _demand(posted: contract.Demand) -> Demand:
         wanted=posted.wanted,
         floor=posted.floor,
         at=posted.at,
+        slice=Slice(profile=posted.partition, share=posted.share) if posted.partition or posted.share else None,
     )
 
 
@@ -124,4 +126,6 @@ def _fence(fence: Fence) -> contract.Fence:
         gpus=fence.shape.gpus,
         cpu_milli=fence.shape.cpu_milli,
         memory_mib=fence.shape.memory_mib,
+        partition="" if fence.slice is None else fence.slice.profile,
+        share=0 if fence.slice is None else fence.slice.share,
     )

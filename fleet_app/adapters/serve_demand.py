@@ -19,9 +19,10 @@ from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 
 from fleet_app.adapters import serve_private
 from fleet_app.adapters.serve_board import ServeBoard
+from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
 from fleet_app.engine.errors import FleetError, RequestError
 from fleet_app.engine.values import Shape
-from fleet_app.worker.contract import Demand, service_name
+from fleet_app.worker.contract import PARTITION_RESOURCE, Demand, service_name
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
@@ -47,17 +48,20 @@ def allowed(*, wanted: int, granted: int, running: int, silent: bool) -> int:
 
 
 def shape_of(bundle: Mapping[str, float]) -> Shape:
-    """Return the shape of a replica's bundle as Ray spells it, parts rounded up.
+    """Return the shape of a replica's bundle as Ray spells it, parts rounded up; part of a card is no GPU in it.
 
-    Raises RequestError for what the fleet cannot keep ready: no GPU, a part of a GPU, custom resources.
+    Raises RequestError for what the fleet cannot keep ready: no GPU, more than one by a part, custom resources.
     """
-    gpus = bundle.get("GPU", 0)
-    custom = sorted(name for name, amount in bundle.items() if amount and name not in {"GPU", "CPU", "memory"})
-    if gpus < 1 or gpus != int(gpus) or custom:
+    part = part_of(bundle)
+    gpus = bundle.get("GPU", 0) if part is None else 0
+    known = {"GPU", "CPU", "memory", part.partition if part is not None else ""}
+    custom = sorted(name for name, amount in bundle.items() if amount and name not in known)
+    if (part is None and gpus < 1) or gpus != int(gpus) or custom:
         raise RequestError(
             f"a replica asks for {dict(bundle)}",
             where="placement_group_bundles",
-            fix="Give it one bundle of whole GPUs, CPU and memory, and choose nodes by label instead of by resource",
+            fix="Give it one bundle of CPU, memory, and whole GPUs, a fraction of one, or one partition such as "
+            "mig-1g.10gb; choose nodes by label instead of by resource",
         )
     return Shape(
         gpus=int(gpus),
@@ -66,14 +70,24 @@ def shape_of(bundle: Mapping[str, float]) -> Shape:
     )
 
 
+def part_of(bundle: Mapping[str, float]) -> Slice | None:
+    """Return the part of one card that a bundle has in place of whole GPUs: a partition, or a share of a GPU."""
+    gpus = bundle.get("GPU", 0)
+    partitions = {name: amount for name, amount in bundle.items() if amount and PARTITION_RESOURCE.fullmatch(name)}
+    if gpus == 0 and list(partitions.values()) == [1]:
+        return Slice(profile=min(partitions).removeprefix(MIG))
+    return Slice(share=round(gpus * WHOLE_SHARE)) if 0 < gpus < 1 and not partitions else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A service and the terms on which it asks: `floor` in replicas, `shape` of one replica."""
+    """A service and the terms on which it asks: `floor` in replicas, `shape` of one, its `part` of a card if any."""
 
     service: str
     team: str
     floor: int
     shape: Shape
+    part: Slice | None = None
 
 
 def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, object], min_replicas: int) -> Ask:
@@ -83,7 +97,7 @@ def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, obj
         raise RequestError(f"team is {team!r}", where="policy_kwargs.team", fix="Name the team that owns it")
     if isinstance(floor, bool) or not isinstance(floor, int) or floor < 0:
         raise RequestError(f"floor is {floor!r}", where="policy_kwargs.floor", fix="Give a number of replicas")
-    return Ask(service=service, team=team, floor=floor, shape=shape_of(bundle))
+    return Ask(service=service, team=team, floor=floor, shape=shape_of(bundle), part=part_of(bundle))
 
 
 class Lull:
@@ -140,6 +154,8 @@ class Desk:
             wanted=wanted,
             floor=ask.floor,
             at=now,
+            partition="" if ask.part is None else ask.part.profile,
+            share=0 if ask.part is None else ask.part.share,
         )
         news = said is None or replace(demand, at=said.at) != said
         if not news and said is not None and 0 <= now - said.at < REPEAT_S:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from fleet_app.arbiter import wanted
+from fleet_app.arbiter import cardrows, wanted
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.notes import Entry
 from fleet_app.arbiter.past import SHOWN, interruptions, sentence
@@ -86,6 +86,8 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "attempt": workload.attempt,
         "bundles": workload.bundles,
         "gpus_per_bundle": workload.shape.gpus,
+        "part": cardrows.part(workload.slice),
+        "card": workload.card,
         "groups": [_group(group) for group in workload.groups],
         "min_bundles": workload.minimum,
         "nodes": list(workload.nodes),
@@ -116,12 +118,16 @@ def nodes(
     """Return a row for each node of the last snapshot, in the order of the fabric."""
     if snapshot is None:
         return []
-    holders = _holders(snapshot, records, grants)
+    records, grants = tuple(records), tuple(grants)
+    holders, on = _holders(snapshot, records, grants), cardrows.users(records, grants)
     kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
     crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.under_way}
     leaving = {one.node: one.why for one in snapshot.state.departures}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
-    rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    rows = [
+        _node(node, holders[node.name], policy, kept_out.get(node.name)) | {"cards": cardrows.cards(node, on)}
+        for node in ordered
+    ]
     booked = _booked(snapshot)
     return [
         row
@@ -178,7 +184,6 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "holders": holders,
         "machine": node.machine or None,
         "pod": node.pod or None,
-        "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 
 
@@ -199,6 +204,7 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
         "name": demand.service,
         "team": demand.team,
         "shape": asdict(demand.shape),
+        "part": cardrows.part(demand.slice),
         "wanted": demand.wanted,
         "floor": demand.floor,
         "grants": len(own),
@@ -245,13 +251,20 @@ def past(entries: Iterable[Entry], now: float) -> list[Row]:
 
 
 def recommendations(snapshot: Snapshot | None, policy: Policy, price: float) -> list[Row]:
-    """Return a row for all that could be smaller, the most GPUs first; `price` is that of a GPU-hour."""
-    found = () if snapshot is None else recommend(snapshot.state, policy, snapshot.at)
-    return [
+    """Return a row for all that could be smaller, the most GPUs first, then for layouts that cards should have.
+
+    `price` is that of a GPU-hour.
+    """
+    if snapshot is None:
+        return []
+    found = recommend(snapshot.state, policy, snapshot.at)
+    smaller: list[Row] = [
         asdict(one)
         | {"saved_gpus": one.saved_gpus, "saved_per_day": one.saved_gpus * 24 * price, "sentence": one.sentence}
+        | {"kind": "size"}
         for one in found
     ]
+    return smaller + cardrows.layouts(snapshot.plan)
 
 
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:

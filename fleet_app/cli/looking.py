@@ -122,10 +122,10 @@ def fragments(
 
 
 def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
-    """Show what could be smaller, by what was really used.
+    """Show what could be smaller, by what was really used, and how cards should be cut.
 
-    What services and jobs used at most, what would do, and what that saves. Nothing is done about it. A fleet in
-    which nobody measures GPUs has nothing to recommend.
+    What services and jobs used at most, what would do, and what that saves; nothing is done about it, and where nobody
+    measures GPUs nothing is known of it. Which empty cards should have another layout, for what waits.
 
     Example:
       fleet recommendations
@@ -137,7 +137,11 @@ def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as
     if not found:
         show.hint("Nothing that was measured could be smaller.")
         return
-    show.stdout().print(tables.recommendations(found))
+    smaller = [each for each in found if each.get("kind") != "layout"]
+    if smaller:
+        show.stdout().print(tables.recommendations(smaller))
+    if len(smaller) < len(found):
+        show.stdout().print(tables.layouts([each for each in found if each.get("kind") == "layout"]))
 
 
 def explain(

@@ -23,7 +23,8 @@ def sized(ledger: Ledger, workload: Workload) -> Workload:
     minimum = workload.minimum or workload.bundles
     if workload.team not in ledger.tree.entries:
         return replace(workload, bundles=minimum)
-    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
+    least = workload if ledger.caps is None else replace(workload, bundles=minimum)
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, least)).now())
     for count in range(min(workload.bundles, placement.most(fitting, depth(ledger, workload))), minimum, -1):
         so_large = replace(workload, bundles=count)
         if _allowed(ledger, so_large):
@@ -66,7 +67,7 @@ def _more(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
 
     nearest = sorted(able, key=farness)[: workload.bundles - len(held)]
     for count in range(len(nearest), 0, -1):
-        if _allowed(ledger, replace(workload, nodes=(), bundles=count)):
+        if _allowed(ledger, replace(workload, nodes=(), bundles=count, accelerator=held[0].accelerator)):
             return tuple(node.name for node in nearest[:count])
     return ()
 

@@ -99,12 +99,13 @@ def _about_quota(wait: Wait, workload: Workload) -> str:
         case Reason.UNKNOWN_TEAM:
             return f"team {team} is not in the policy; add it, or submit for a team that is"
         case Reason.TOO_LARGE_FOR_QUOTA:
-            return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}"
+            of = f" of {wait.level}" if wait.level else ""
+            return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}{of}"
         case Reason.CONTRACT_BROKEN:
             lost = f"broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
             return f"{lost}; needs {wait.asked} GPUs, team {team} has {wait.available} left of its own"
     more = f"{', '.join(wait.blocked_by)} will bring more" if wait.blocked_by else f"{short} more would do"
-    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its quota: {more}"
+    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its {wait.level or 'quota'}: {more}"
 
 
 def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
@@ -143,7 +144,7 @@ def _of_service(service: Service, wait: Wait | None) -> str:
         case Reason.DRAIN_UNDER_WAY:
             return f"{has}; room is coming free from a drain"
         case Reason.QUOTA_USED:
-            left = f"team {service.team} has {wait.available} GPUs left of its nominal"
+            left = f"team {service.team} has {wait.available} GPUs left of its {wait.level or 'nominal'}"
             return f"{has}; {left}, a replica needs {wait.asked}"
         case Reason.APART:
             return f"{has}; on every serving node that could have room it would be beside what the policy keeps it from"
@@ -167,6 +168,8 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
+    if workload.slice is not None:
+        where = f"card {workload.card} of {where}, with {workload.slice.text}"
     if workload.minimum is not None:
         where = f"{where} ({len(workload.nodes)} of {workload.minimum}..{workload.bundles} members)"
     if workload.phase is Phase.DRAINING:

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleet_app.engine import (
+    capped,
+    capping,
     giving,
     inside,
     matching,
     mixed_reclaim,
+    notices,
     overstaying,
     placement,
     reclaim,
@@ -40,6 +43,9 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     """
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None and capped.is_cap(refused) and not yields:
+        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
+        return
     if refused is not None:
         if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:
             _keep(ledger, workload, for_room=False)
@@ -55,7 +61,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
         yield from _started(ledger, workload, chosen, gate)
         return
     found = None if yields else _eviction(ledger, workload, nodes)
-    if found is not None and reclaim.may_ask_now(ledger, found.victims):
+    if found is not None and notices.may_ask_now(ledger, found.victims):
         sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
         why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
         yield from giving.coming(ledger, workload, found, why)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5)."""
+    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5).
+
+    Of whole GPUs of an accelerator `nominal` is the most that it may have (V9).
+    """
 
     flavor: str
     nominal: int = 0
@@ -199,12 +202,14 @@ class Slicing:
     """How cards are cut and shared (V1 to V8).
 
     A shared card has at most `shares` users. Layouts change only with `repartition`, and that of a cut card only when
-    nothing has been on it for `settle_s` seconds.
+    nothing has been on it for `settle_s` seconds. With `whole_nodes` the cards of a node change together, all to the
+    same layout.
     """
 
     shares: int = 10
     repartition: bool = False
     settle_s: float = 600.0
+    whole_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-from fleet_app.engine import reclaim, yielding
+from fleet_app.engine import notices, yielding
 from fleet_app.engine.deck import Place, grant_name
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
@@ -153,7 +153,7 @@ def _take(slices: Slices, need: Need, grant: Grant, why: str) -> TakeGrant:
 
 def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
     """Ask victims to leave, and count their slices as coming free."""
-    yield from reclaim.notices(slices.ledger, victims, beneficiary, why)
+    yield from notices.asked(slices.ledger, victims, beneficiary, why)
     for victim in victims:
         node = slices.ledger.nodes.get(victim.nodes[0])
         if victim.slice is not None:

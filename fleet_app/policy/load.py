@@ -148,7 +148,12 @@ def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.Priorit
 def _slicing(slicing: Slicing | None) -> engine.Slicing | None:
     if slicing is None:
         return None
-    return engine.Slicing(shares=slicing.shares, repartition=slicing.repartition, settle_s=slicing.settle)
+    return engine.Slicing(
+        shares=slicing.shares,
+        repartition=slicing.repartition,
+        settle_s=slicing.settle,
+        whole_nodes=slicing.together == "node",
+    )
 
 
 def _flavor(name: str, limits: FlavorLimits) -> engine.FlavorQuota:

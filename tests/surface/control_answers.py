@@ -191,7 +191,14 @@ ANSWERS: dict[str, Any] = {
             "saved_gpus": 10,
             "saved_per_day": 600.0,
             "sentence": "used at most 20 % of its 8 replicas in 1 d: 3 would do, and free 10 GPUs",
-        }
+            "kind": "size",
+        },
+        {
+            "kind": "layout",
+            "subject": "n7",
+            "cards": [{"index": 0, "layout": ["1g.10gb"] * 7}],
+            "sentence": "card 0 should be 7 x 1g.10gb: small waits for it",
+        },
     ],
     f"GET {BASE}explain/llm": {
         "name": "llm",

@@ -70,6 +70,8 @@ TEXTS = {
         [
             "NAME       TEAM     HAS         USED           ENOUGH  SAVES    A DAY",
             "chat.Chat  serving  8 replicas  20 % in 1d00h  3       10 GPUs  600.00",
+            "NODE  CARDS",
+            "n7    card 0 should be 7 x 1g.10gb: small waits for it",
         ],
     ),
     "an explanation is a sentence about the name": (
@@ -275,6 +277,15 @@ def test_a_submission_of_groups_asks_for_no_bundles_beside_them(control: Control
     assert result.exit_code == 0
     assert body["groups"] == {"ps": {"nodes": 1, "gpus": 0, "cpus": "16"}, "actors": {"nodes": 4, "gpus": 8}}
     assert body.keys().isdisjoint({"nodes", "gpus", "cpus", "memory"})
+
+
+def test_a_submission_may_ask_for_part_of_a_card(control: Control) -> None:
+    for option, value in (("partition", "1g.10gb"), ("share", "0.25")):
+        asked = fleet("submit", "--kind", "backfill", f"--{option}", value, "--gateway", control.url, "--", "true")
+        assert asked.exit_code == 0, asked.output
+        body = json.loads(control.asked[-1].body)
+        assert body[option] == value
+        assert "gpus" not in body
 
 
 def test_options_win_over_a_spec_file(control: Control, tmp_path: Path) -> None:
