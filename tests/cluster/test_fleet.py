@@ -138,13 +138,14 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
 def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet) -> None:
     mine = f"--pod-selector=ray.io/cluster={NAME},ray.io/node-type=worker"
     drain = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", mine)
-    with running(fleet, "drained", GANG):
+    # It takes its time to leave, so that the eviction comes first.
+    with running(fleet, "drained", GANG, takes_s=20):
         machine = fleet.workload("drained")["nodes"][0]
-        with pytest.raises(CommandError, match="holds gang drained"):
-            fleet.cluster.kubectl(*drain, "--timeout=10s", machine)
         try:
+            with pytest.raises(CommandError, match="holds gang drained"):
+                fleet.cluster.kubectl(*drain, "--timeout=15s", machine)
             wait_for(fleet, "drained", "queued")
-            fleet.cluster.kubectl(*drain, "--timeout=120s", machine, within_s=150)
+            fleet.cluster.kubectl(*drain, "--timeout=150s", machine, within_s=180)
         finally:
             fleet.cluster.kubectl("uncordon", machine)
         wait_for(fleet, "drained", "running", UP_WITHIN_S)
