@@ -159,14 +159,26 @@ class FakeKube:
         if fault.isdigit():
             return int(fault), {"kind": "Status", "message": "injected"}
         status, found = self._do(method, resource, name, (body, content_type))
+        query = parse_qs(url.query)
+        if status == 200 and isinstance(body, list) and any(one["path"].startswith("/spec/") for one in body):
+            self._own(self.objects[resource][name], query.get("fieldManager", ["unknown"])[0])
         if fault == "lost":  # it was done, and nobody hears of it
             raise ConnectionError
         if method == "GET" and not name:
-            found = self._filtered(found, parse_qs(url.query))
+            found = self._filtered(found, query)
             if fault == "stale" and url.path in self._stale:
                 return 200, self._stale[url.path]
             self._stale[url.path] = copy.deepcopy(found)
         return status, found
+
+    @staticmethod
+    def _own(item: Json, manager: str) -> None:
+        """Note who changed the list of groups, which is one field: the next one that applies it meets a conflict."""
+        entries = item["metadata"].setdefault("managedFields", [{"manager": "helm", "operation": "Apply"}])
+        if not any(entry["manager"] == manager for entry in entries):
+            entries.append(
+                {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:workerGroupSpecs": {}}}}
+            )
 
     def _do(self, method: str, resource: str, name: str, sent: tuple[Any, str]) -> tuple[int, Json]:
         known = self.objects.setdefault(resource, {})
@@ -241,7 +253,7 @@ def _merge(item: Json, patch: Json) -> None:
 
 
 def _apply(item: Any, patch: list[Json]) -> bool:
-    """Apply a JSON patch (RFC 6902: test and add); return whether it held."""
+    """Apply a JSON patch (RFC 6902: test, add and remove); return whether it held."""
     for one in patch:
         *way, last = one["path"].strip("/").split("/")
         at = item
@@ -251,6 +263,8 @@ def _apply(item: Any, patch: list[Json]) -> bool:
             return False
         if one["op"] == "add":
             at[last] = one["value"]
+        if one["op"] == "remove":
+            del at[int(last) if isinstance(at, list) else last]
     return True
 
 

@@ -7,6 +7,7 @@ Does not call anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,6 +54,11 @@ class RayCluster:
     version: str
     uid: str
     groups: tuple[Group, ...] = ()
+    owned: tuple[int, ...] = ()
+    """Where its metadata says that the groups are ours."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes the chart wants of each group; nothing where Ray's autoscaler has a say in it."""
 
     def group(self, name: str) -> Group | None:
         """Return the worker group of that name."""
@@ -102,7 +108,24 @@ def ray_cluster(item: Json) -> RayCluster:
         version=item["metadata"]["resourceVersion"],
         uid=item["metadata"]["uid"],
         groups=tuple(_group(index, spec) for index, spec in enumerate(specs)),
+        owned=tuple(
+            index
+            for index, entry in enumerate(item["metadata"].get("managedFields") or ())
+            if entry.get("manager") == names.FIELD_MANAGER
+        ),
+        sizes=_sizes(item),
     )
+
+
+def _sizes(item: Json) -> Mapping[str, int]:
+    """Return what the chart noted, as far as it can be read."""
+    if (item.get("spec") or {}).get("enableInTreeAutoscaling"):
+        return {}
+    try:
+        found = json.loads((item["metadata"].get("annotations") or {}).get(names.SIZES_NOTE, "{}"))
+        return {str(name): int(size) for name, size in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def held(item: Json) -> Held:
@@ -177,6 +200,35 @@ def tidied(cluster: RayCluster, gone: frozenset[str]) -> Patch:
     for group in changed:
         patch += _dooming(group, tuple(name for name in group.doomed if name not in gone))
     return patch
+
+
+def grown(cluster: RayCluster) -> Patch:
+    """Return the patch that gives a pool the nodes that the chart came to want; empty when it wants no more.
+
+    Both pools of a pair count together: a node that went from one to the other is not made again. Nothing is taken
+    away here, whatever the chart wants: that needs a drain.
+    """
+    for group in cluster.groups:
+        to = NodeClass.SERVING if group.view.labels.get(names.CLASS_LABEL) == NodeClass.TRAINING else NodeClass.TRAINING
+        pair = [one for one in (group, cluster.counterpart(group, to)) if one is not None]
+        lacking = {one.view.name: cluster.sizes.get(one.view.name, 0) - one.view.nodes for one in pair}
+        more = min(sum(lacking.values()), lacking[group.view.name], group.view.most - group.view.nodes)
+        if more > 0 and group.view.name in cluster.sizes:
+            return [*_tested(cluster, [group]), _set(group, "replicas", group.view.nodes + more)]
+    return []
+
+
+def disowned(cluster: RayCluster) -> Patch:
+    """Return the patch that gives up what we own of a RayCluster by having changed it; empty when we own nothing.
+
+    The list of groups is one field to the server, and Helm applies it: whoever owns it makes the next upgrade of the
+    chart conflict, whatever that changes. What nobody owns conflicts with nothing.
+    """
+    if not cluster.owned:
+        return []
+    at = [f"/metadata/managedFields/{index}" for index in reversed(cluster.owned)]
+    tests = [{"op": "test", "path": f"{path}/manager", "value": names.FIELD_MANAGER} for path in at]
+    return [*_tested(cluster, ()), *tests, *({"op": "remove", "path": path} for path in at)]
 
 
 def _tested(cluster: RayCluster, groups: Sequence[Group]) -> Patch:

@@ -118,7 +118,8 @@ class KubePools:
         try:
             yield
         except FleetError as error:
-            log.warning("%s: %s", what, error.sentence())
+            if self._troubles.get(what) != error.sentence():
+                log.warning("%s: %s", what, error.sentence())
             self._troubles[what] = error.sentence()
         else:
             self._troubles.pop(what, None)
@@ -244,10 +245,14 @@ class KubePools:
             raise ConflictError("another pod of the fleet is on it", where=wish.machine, fix="It is tried again")
         patch = _step(cluster, pods, (leaves, joins), there)
         self._relabel(wish)
+        self._change(patch)
+
+    def _change(self, patch: kube_nodes.Patch) -> None:
+        """Change the RayCluster, if there is something to change."""
         if patch:
             call = self._kube.custom.patch_namespaced_custom_object
             where = (*RAY, self._namespace, "rayclusters", self._cluster)
-            self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
+            self._kube.ask(call, *where, body=patch, field_manager=names.FIELD_MANAGER, _content_type=JSON_PATCH)
 
     def _relabel(self, wish: PoolChange) -> None:
         patch = kube_nodes.relabelled(self._kube.ask(self._kube.core.read_node, wish.machine), wish.to)
@@ -255,17 +260,17 @@ class KubePools:
             self._kube.ask(self._kube.core.patch_node, wish.machine, body=patch, _content_type=MERGE_PATCH)
 
     def _tidy(self) -> None:
-        """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod."""
+        """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod.
+
+        And, when there is no name to be taken back, make the nodes that the chart came to want, or else give up what we
+        own of the RayCluster.
+        """
         cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
         there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
         gone = frozenset(name for name, since in self._missing.items() if now - since >= GONE_S)
-        patch = kube_nodes.tidied(cluster, gone)
-        if patch:
-            call = self._kube.custom.patch_namespaced_custom_object
-            where = (*RAY, self._namespace, "rayclusters", self._cluster)
-            self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
+        self._change(kube_nodes.tidied(cluster, gone) or kube_nodes.grown(cluster) or kube_nodes.disowned(cluster))
 
     # Nodes on demand.
 

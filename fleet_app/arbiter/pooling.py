@@ -6,7 +6,8 @@ that Ray alone says. Does not know Kubernetes, nor who carries the wishes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fleet_app.arbiter import pods
@@ -78,7 +79,7 @@ def departures(facts: Facts) -> tuple[Departure, ...]:
 # Nodes that cross.
 
 
-def site(facts: Facts, name: str, to: NodeClass) -> tuple[str, str]:
+def site(facts: Facts, name: str) -> tuple[str, str]:
     """Return the machine and the pool of a node that is to cross, empty without pools. Raises ConflictError (N3)."""
     if facts.pools is None:
         return "", ""
@@ -88,20 +89,30 @@ def site(facts: Facts, name: str, to: NodeClass) -> tuple[str, str]:
     others = [other.name for other in facts.pools.pods if other.machine == pod.machine and other.name != pod.name]
     if others:
         raise ConflictError(f"{others[0]} shares its machine", where=name, fix="A machine crosses with one pod on it")
-    pools = {pool.name: pool for pool in facts.pools.pools}
-    _check_pools(name, pools.get(pod.pool), facts.pools, to)
     return pod.machine, pod.pool
 
 
-def _check_pools(name: str, pool: PoolView | None, view: PoolsView, to: NodeClass) -> None:
+def check_room(facts: Facts, crossings: Sequence[Crossing]) -> None:
+    """Raise ConflictError unless the pools can make all of these crossings, those under way among them (N3)."""
+    if facts.pools is None:
+        return
+    pools = {pool.name: pool for pool in facts.pools.pools}
+    ways = Counter((one.pool, one.to) for one in crossings if one.machine and one.under_way)
+    names = {(one.pool, one.to): one.node for one in crossings}
+    for (pool, to), count in sorted(ways.items()):
+        _check_pools(names[pool, to], pools.get(pool), (facts.pools, to), count)
+
+
+def _check_pools(name: str, pool: PoolView | None, whither: tuple[PoolsView, NodeClass], count: int) -> None:
+    view, to = whither
     other = None if pool is None else pods.counterpart(view.pools, pool, to)
     if pool is None or other is None:
         raise ConflictError(
             f"its pool has no counterpart for {to}", where=name, fix="Add one that differs in class alone"
         )
-    if pool.nodes <= pool.least:
+    if pool.nodes - count < pool.least:
         raise ConflictError(f"its pool {pool.name} has its {pool.least} least", where=name, fix="Lower minReplicas")
-    if other.nodes >= other.most:
+    if other.nodes + count > other.most:
         raise ConflictError(f"the pool {other.name} has its {other.most} most", where=name, fix="Raise maxReplicas")
 
 

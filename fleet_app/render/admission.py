@@ -5,7 +5,8 @@ No server of ours stands in the way of anybody's requests: the API server evalua
 
 An API server stops reading ConfigMaps for policies when the last binding goes that names one, and never begins again
 before its own restart: bindings that come later find no parameter, or an old one (kubernetes/kubernetes issue 130887,
-seen with v1.34.4). So there is one more binding, the anchor, that matches nothing, is no fleet's own and is to stay.
+seen with v1.34.4). So there is one more binding, the anchor, that matches nothing, is no fleet's own and is to stay; it
+is a part of its own, to be kept out of what is deleted together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ def admission(site: Site, policy: PolicyFile) -> Iterator[Object]:
     for guard in guards(site, policy):
         yield _policy(site, guard)
         yield _binding(site, guard)
-    yield from anchor()
 
 
 def policy_name(site: Site, guard: Guard) -> str:
@@ -102,7 +102,7 @@ def _binding(site: Site, guard: Guard) -> Object:
     }
 
 
-def anchor() -> Iterator[Object]:
+def anchor(_site: Site, _policy: PolicyFile) -> Iterator[Object]:
     """Yield what keeps API servers reading ConfigMaps; the same for every fleet of a Kubernetes cluster."""
     about = {"name": ANCHOR, "labels": {MANAGED_BY: TOOL}, "annotations": {names.NOTE: _WHY}}
     nothing = {

@@ -137,6 +137,12 @@ def is_key(key: str) -> bool:
     return len(key) <= LONGEST_KEY and _KEY.fullmatch(key) is not None
 
 
+FIELD_MANAGER = "fleet-arbiter"
+"""Under which the arbiter changes the RayCluster."""
+
+SIZES_NOTE = "fleet/sizes"
+"""Annotation of the RayCluster: how many nodes the chart wants each group to have (JSON)."""
+
 # Ports.
 
 GATEWAY_PORT = 8090

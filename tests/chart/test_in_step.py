@@ -121,7 +121,7 @@ def test_what_was_rendered_from_the_policy_is_part_of_the_release(render, tmp_pa
 def test_the_size_that_is_wanted_of_each_group_is_noted_for_the_arbiter(render):
     for options in EXAMPLES.values():
         cluster = named(render(*options), "RayCluster", RELEASE)
-        wanted = json.loads(cluster["metadata"]["annotations"]["fleet/sizes"])
+        wanted = json.loads(cluster["metadata"]["annotations"][names.SIZES_NOTE])
         assert wanted == {group["groupName"]: group["replicas"] for group in cluster["spec"]["workerGroupSpecs"]}
 
 

@@ -14,14 +14,7 @@ spec:
   securityContext:
     {{- include "fleet.podSecurity" . | nindent 4 }}
   {{- include "fleet.pullSecrets" . | indent 2 }}
-  {{- with .Values.head.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.head.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "fleet.headPlace" . | indent 2 }}
   affinity:
     nodeAffinity:
       preferredDuringSchedulingIgnoredDuringExecution:

@@ -23,6 +23,18 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* Where the head goes, and what serves it: never on the fleet's GPUs if it can be helped. */}}
+{{- define "fleet.headPlace" -}}
+{{- with .Values.head.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.head.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* Cluster-wide controllers leave these pods alone: names.GANG_ANNOTATIONS. */}}
 {{- define "fleet.optOuts" -}}
 cluster-autoscaler.kubernetes.io/safe-to-evict: "false"

@@ -21,7 +21,7 @@ from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.values import NodeClass
-from fleet_app.render import access
+from fleet_app.render import access, names
 from tests.kube import CLUSTER, NAMESPACE, Call, FakeKube, group, served
 
 
@@ -254,6 +254,58 @@ def test_a_name_is_taken_back_only_once_its_pod_has_been_gone_for_a_while(bed: B
     bed.clock.at += 0.2
     bed.pools.turn()
     assert replicas(bed.fake)["training-l1"] == (2, [])
+
+
+def test_what_was_changed_is_owned_no_longer_than_that(bed: Bed) -> None:
+    """Or Helm's next upgrade would conflict: the list of groups is one field, whatever of it is changed."""
+    bed.cross("m2")
+    bed.pools.turn(look=False)
+    assert managers(bed.fake) == ["helm", names.FIELD_MANAGER]
+    bed.settle(turns=5)
+    assert bed.view().troubles == ()
+    assert managers(bed.fake) == ["helm"]
+    calls = len(bed.fake.calls)
+    bed.pools.turn()
+    assert {call.verb for call in bed.fake.calls[calls:]} <= {"get", "list"}, "and that is the end of it"
+
+
+def managers(fake: FakeKube) -> list[str]:
+    return [entry["manager"] for entry in fake.objects["rayclusters"][CLUSTER]["metadata"].get("managedFields", [])]
+
+
+def wants(bed: Bed, note: str) -> None:
+    """Let the chart be upgraded."""
+    bed.fake.objects["rayclusters"][CLUSTER]["metadata"]["annotations"] = {names.SIZES_NOTE: note}
+
+
+WANTED = {
+    "more of one pool": ('{"training-l1": 5, "serving-l1": 1}', (5, 1)),
+    "more of both": ('{"training-l1": 4, "serving-l1": 2}', (4, 2)),
+    "fewer: that is not done here": ('{"training-l1": 1, "serving-l1": 0}', (3, 1)),
+    "as many, and one has gone over since": ('{"training-l1": 4, "serving-l1": 0}', (3, 1)),
+    "more than have gone over since": ('{"training-l1": 5, "serving-l1": 0}', (4, 1)),
+    "more than its most": ('{"training-l1": 50, "serving-l1": 1}', (9, 1)),
+    "nothing of a pool that the chart does not name": ('{"serving-l1": 1}', (3, 1)),
+    "nothing that can be read": ("{", (3, 1)),
+    "no list of pools": ("[1]", (3, 1)),
+}
+
+
+@pytest.mark.parametrize(("note", "want"), WANTED.values(), ids=WANTED)
+def test_pools_grow_to_what_the_chart_came_to_want(bed: Bed, note: str, want: tuple[int, int]) -> None:
+    wants(bed, note)
+    bed.settle(turns=6)
+    found = replicas(bed.fake)
+    assert (found["training-l1"][0], found["serving-l1"][0]) == want
+    assert bed.fake.deleted == []
+    assert managers(bed.fake) in ([], ["helm"])
+
+
+def test_where_ray_s_autoscaler_has_a_say_the_chart_has_none(bed: Bed) -> None:
+    bed.fake.objects["rayclusters"][CLUSTER]["spec"]["enableInTreeAutoscaling"] = True
+    wants(bed, '{"training-l1": 5, "serving-l1": 1}')
+    bed.settle()
+    assert replicas(bed.fake)["training-l1"][0] == 3
 
 
 def _replaced(bed: Bed) -> None:

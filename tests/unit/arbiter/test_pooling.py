@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from fleet_app.arbiter import pods, pools_file, status
+from fleet_app.arbiter import pods, pooling, pools_file, status
+from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.inbox import MoveBoundary
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import NodeView, PodView, PoolsView, PoolView
+from fleet_app.arbiter.ports import NodeView, PodView, PoolsView, PoolsWish, PoolView
+from fleet_app.arbiter.records import Job, Record
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import NOTHING, NodeClass
 from fleet_app.policy.load import load_policy, to_engine
+from tests.builders import gang
 from tests.pools import FakePools
 from tests.unit.arbiter.rig import LONG, POLICY, Rig, small
 from tests.world import Behaviour
@@ -103,6 +107,27 @@ def test_a_new_arbiter_takes_nothing_back_before_it_knows(pooled: Rig) -> None:
     assert sorted(pools(pooled).held.held_pods.values()) == ["llm", "llm"]
     assert placed_on(pooled, "llm") == (("t1", "t2"), Phase.RUNNING)
     assert pooled.world.count("kill") == 0
+
+
+def test_what_is_published_of_a_node_that_is_away_stays() -> None:
+    llm = Record(workload=gang("llm", on=["t1", "t2"]), job=Job(entrypoint="python llm.py"))
+    seen = PoolsView(
+        at=1.0,
+        pods=(PodView(name="p1", pool="training", machine="m1"), PodView(name="p2", pool="training", machine="m2")),
+        held_pods={"p1": "llm", "p2": "llm", "p9": "gone"},
+    )
+    facts = Facts(now=2.0, pools=seen, pods={"t2": seen.pods[1]})
+    found = pooling.wish(Book({"llm": llm}), facts, frozenset())
+    assert (found.held_pods, found.held_machines) == ({"p1": "llm", "p2": "llm"}, {"m1": "llm", "m2": "llm"})
+    moved = replace(facts, pods={"t1": seen.pods[1], "t2": PodView(name="p3", pool="training")})
+    assert pooling.wish(Book({"llm": llm}), moved, frozenset()).held_pods == {"p2": "llm", "p3": "llm"}
+
+
+def test_before_the_first_look_nothing_is_wished_for(pooled: Rig) -> None:
+    pools(pooled).answers = False
+    pools(pooled).wish = PoolsWish(held_pods={"p1": "whoever"})
+    pooled.run(2.0)
+    assert pools(pooled).wish.held_pods == {"p1": "whoever"}
 
 
 # Nodes that Kubernetes wants.
@@ -237,19 +262,37 @@ def test_back_again_it_waits_for_the_replicas(pooled: Rig) -> None:
 
 
 SITES = {
-    "its pool has its least": ({"least": 2}, "2 least"),
-    "the other has its most": ({"most": 1}, "1 most"),
+    "its pool has its least": ({"least": 2}, ("t1",), "2 least"),
+    "the other has its most": ({"most": 1}, ("t1",), "1 most"),
+    "there is room for one and not for two": ({"least": 1}, ("t1", "t2"), "1 least"),
+    "nor in the other": ({"most": 2}, ("t1", "t2"), "2 most"),
 }
 
 
-@pytest.mark.parametrize(("bounds", "why"), SITES.values(), ids=SITES)
-def test_a_crossing_that_the_pools_cannot_make_is_refused(pooled: Rig, bounds: dict[str, int], why: str) -> None:
+@pytest.mark.parametrize(("bounds", "nodes", "why"), SITES.values(), ids=SITES)
+def test_a_crossing_that_the_pools_cannot_make_is_refused(
+    pooled: Rig, bounds: dict[str, int], nodes: tuple[str, ...], why: str
+) -> None:
     for key, value in bounds.items():
         setattr(pools(pooled), key, value)
     pooled.run(2.0)
-    pooled.post(cross("t1"))
+    pooled.post(cross(*nodes))
     pooled.run(3.0)
     assert why in str(pooled.notes(What.REFUSED, "t1")[0]["why"])
+    assert set(rows(pooled).values()) == {"serving ready", "training ready"}
+
+
+def test_one_that_is_under_way_counts_too(pooled: Rig) -> None:
+    pools(pooled).least = 1
+    pooled.world.behaviours["llm"] = LONG
+    pooled.submit("llm", kind="gang", nodes=2, gpus=4)
+    pooled.run(4.0)
+    pooled.post(cross("t1"))
+    pooled.run(5.0)
+    pooled.post(cross("t2"))
+    pooled.run(6.0)
+    assert rows(pooled)["t1"] == "training cordoned serving"
+    assert "1 least" in str(pooled.notes(What.REFUSED, "t2")[0]["why"])
 
 
 def test_a_crossing_before_kubernetes_has_answered_is_refused(pooled: Rig) -> None:
