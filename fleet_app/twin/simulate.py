@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fleet_app.twin.report.closed import Assumed, Closed, closed
+from fleet_app.twin.report.counts import HOUR_S
 from fleet_app.twin.report.figures import Figures
-from fleet_app.twin.report.tally import HOUR_S, About, Tally
+from fleet_app.twin.report.tally import About, Tally
 from fleet_app.twin.run import Progress, run
 from fleet_app.twin.scenarios.load import Loaded
 

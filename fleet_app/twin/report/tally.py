@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import singledispatchmethod
 
 from fleet_app.engine.values import NodeClass
@@ -33,22 +33,11 @@ from fleet_app.twin.record import (
     TeamSpan,
     Waiting,
 )
-from fleet_app.twin.report.figures import (
-    Bar,
-    ClassUse,
-    Figures,
-    Interrupted,
-    Moment,
-    Money,
-    ServiceUse,
-    TeamUse,
-    Waits,
-)
+from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, TeamCount
+from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
+from fleet_app.twin.report.moments import label, moment, size_of
 from fleet_app.twin.report.spread import spread
 
-HOUR_S = 3600.0
-SIZES = (1, 7, 8, 32, 64, 128, 256, 512)
-"""Up to how many GPUs workloads are counted together, by how long they waited."""
 SETTLES_S = 1800.0
 """A run begins with an empty fleet: what requests and replicas meet before this is not counted."""
 SHOWN = 48
@@ -67,76 +56,19 @@ class About:
     team_of_service: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short."""
-
-    team: str
-    kind: Kind
-    gpus: int
-    admitted_at: float | None = None
-    started_at: float | None = None
-    cut_by: Cause | None = None
-
-
-@dataclass(slots=True)
-class _Team:
-    nominal: float = 0.0
-    own: float = 0.0
-    lent: float = 0.0
-    unused: float = 0.0
-    borrowed: float = 0.0
-    useful: float = 0.0
-    lost: float = 0.0
-    reclaimed: int = 0
-    asked: int = 0
-    breaks: int = 0
-
-
-@dataclass(slots=True)
-class _Class:
-    total: float = 0.0
-    allocated: float = 0.0
-    draining: float = 0.0
-    held: float = 0.0
-    idle: float = 0.0
-    down: float = 0.0
-    lent: float = 0.0
-    stranded: list[float] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Service:
-    gpu_s: float = 0.0
-    seconds: float = 0.0
-    peak: int = 0
-    requests: float = 0.0
-    late: float = 0.0
-    short_gpu_s: float = 0.0
-    ready: list[float] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Cut:
-    count: int = 0
-    lost: float = 0.0
-    leaving: float = 0.0
-    restarting: float = 0.0
-
-
 class Tally:
     """Is told the records of a run, and says what they come to."""
 
     def __init__(self, about: About) -> None:
         """Begin, with nothing told."""
         self._about = about
-        self._here: dict[str, _Attempt] = {}
-        self._teams: defaultdict[str, _Team] = defaultdict(_Team)
-        self._classes: dict[NodeClass, _Class] = {kind: _Class() for kind in NodeClass}
-        self._services: defaultdict[str, _Service] = defaultdict(_Service)
+        self._here: dict[str, Attempt] = {}
+        self._teams: defaultdict[str, TeamCount] = defaultdict(TeamCount)
+        self._classes: dict[NodeClass, ClassCount] = {kind: ClassCount() for kind in NodeClass}
+        self._services: defaultdict[str, ServiceCount] = defaultdict(ServiceCount)
         self._waits: defaultdict[int, list[float]] = defaultdict(list)
         self._still: Counter[int] = Counter()
-        self._cuts: defaultdict[Cause, _Cut] = defaultdict(_Cut)
+        self._cuts: defaultdict[Cause, Cut] = defaultdict(Cut)
         self._tax_gpu_s = 0.0
         self._given_back: list[float] = []
         self._after_drain: list[float] = []
@@ -154,13 +86,13 @@ class Tally:
 
     @tell.register
     def _(self, one: Submitted) -> None:
-        self._here[one.workload] = _Attempt(team=one.team, kind=one.kind, gpus=one.gpus)
+        self._here[one.workload] = Attempt(team=one.team, kind=one.kind, gpus=one.gpus)
 
     @tell.register
     def _(self, one: Admitted) -> None:
         here = self._here[one.workload]
         here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
-        self._waits[_size(one.gpus)].append(one.waited_s)
+        self._waits[size_of(one.gpus)].append(one.waited_s)
 
     @tell.register
     def _(self, one: Started) -> None:
@@ -208,10 +140,10 @@ class Tally:
 
     @tell.register
     def _(self, one: Waiting) -> None:
-        self._still[_size(one.gpus)] += 1
+        self._still[size_of(one.gpus)] += 1
 
     def _cost(
-        self, here: _Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
+        self, here: Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
     ) -> None:
         cut = self._cuts[cause]
         cut.lost += lost
@@ -220,11 +152,11 @@ class Tally:
         if here.kind is Kind.BACKFILL and cause in PREEMPTED:
             self._tax_gpu_s += lost + leaving + restarting
 
-    def _worked(self, here: _Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
+    def _worked(self, here: Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
         if here.started_at is not None:
             self._teams[here.team].useful += max(0.0, (at - here.started_at) * here.gpus - lost_gpu_s)
 
-    def _bar(self, name: str, here: _Attempt, at: float, ended: str) -> None:
+    def _bar(self, name: str, here: Attempt, at: float, ended: str) -> None:
         if here.admitted_at is None:
             return
         self._bars[name].append(
@@ -313,47 +245,35 @@ class Tally:
 
     def figures(self) -> Figures:
         """Return what has been told so far, in numbers; attempts that go on are counted up to the end."""
-        about = self._about
+        about, price = self._about, self._about.price_per_gpu_hour
         for name, here in self._here.items():
             self._worked(here, about.lasted_s)
             self._bar(name, here, about.lasted_s, "runs on")
             here.admitted_at = here.started_at = None
-        lent_gpu_s = self._classes[NodeClass.SERVING].lent
+        serving = self._classes[NodeClass.SERVING]
         return Figures(
             name=about.name,
             lasted_s=about.lasted_s,
             gpus=about.gpus,
-            classes=tuple(_class_use(kind, one) for kind, one in self._classes.items()),
-            teams=tuple(self._team_use(name) for name in sorted(self._teams)),
-            services=tuple(self._service_use(name) for name in sorted(self._services)),
+            classes=tuple(one.figures(kind) for kind, one in self._classes.items()),
+            teams=tuple(self._teams[name].figures(name, price) for name in sorted(self._teams)),
+            services=tuple(
+                one.figures(name, about.team_of_service.get(name, "")) for name, one in sorted(self._services.items())
+            ),
             waits=tuple(
-                Waits(size=_label(size), waited=spread(self._waits[size]), still_waiting=self._still[size])
+                Waits(size=label(size), waited=spread(self._waits[size]), still_waiting=self._still[size])
                 for size in sorted({*self._waits, *self._still})
             ),
-            interrupted=tuple(_interrupted(cause, self._cuts[cause]) for cause in sorted(self._cuts)),
+            interrupted=tuple(self._cuts[cause].figures(cause) for cause in sorted(self._cuts)),
             given_back=spread(self._given_back),
             ready_after_drain=spread(self._after_drain),
             ended=self._outcomes.total(),
             failed=self._outcomes[Outcome.FAILED],
-            tax_share=self._tax_gpu_s / lent_gpu_s if lent_gpu_s else 0.0,
-            money=self._money(),
+            tax_share=self._tax_gpu_s / serving.lent if serving.lent else 0.0,
+            money=serving.money(price, self._tax_gpu_s),
             moments=tuple(self._moments),
             bars=tuple(bar for bars in self._longest() for bar in bars),
             notes=tuple(f"{count} {what}" for what, count in sorted(self._happened.items())),
-        )
-
-    def _money(self) -> Money:
-        serving, each = self._classes[NodeClass.SERVING], self._about.price_per_gpu_hour / HOUR_S
-        tax = min(self._tax_gpu_s, serving.lent)
-        return Money(
-            price_per_gpu_hour=self._about.price_per_gpu_hour,
-            total=serving.total * each,
-            serving=(serving.allocated + serving.draining - serving.lent) * each,
-            lent=(serving.lent - tax) * each,
-            tax=tax * each,
-            held=serving.held * each,
-            idle=serving.idle * each,
-            down=serving.down * each,
         )
 
     def _longest(self) -> list[list[Bar]]:
@@ -364,91 +284,3 @@ class Tally:
 
         most = sorted(self._bars.values(), key=lambda bars: (-had(bars), bars[0].workload))[:SHOWN]
         return sorted(most, key=lambda bars: (bars[0].began_at, bars[0].workload))
-
-    def _team_use(self, name: str) -> TeamUse:
-        team, price = self._teams[name], self._about.price_per_gpu_hour
-        return TeamUse(
-            team=name,
-            nominal_gpu_h=team.nominal / HOUR_S,
-            own_gpu_h=team.own / HOUR_S,
-            lent_gpu_h=team.lent / HOUR_S,
-            unused_gpu_h=team.unused / HOUR_S,
-            borrowed_gpu_h=team.borrowed / HOUR_S,
-            useful_gpu_h=team.useful / HOUR_S,
-            lost_gpu_h=team.lost / HOUR_S,
-            reclaimed_gpus=team.reclaimed,
-            asked=team.asked,
-            breaks=team.breaks,
-            own_money=team.own / HOUR_S * price,
-            borrowed_money=team.borrowed / HOUR_S * price,
-        )
-
-    def _service_use(self, name: str) -> ServiceUse:
-        one = self._services[name]
-        return ServiceUse(
-            service=name,
-            team=self._about.team_of_service.get(name, ""),
-            mean_gpus=one.gpu_s / one.seconds if one.seconds else 0.0,
-            peak_gpus=one.peak,
-            requests=one.requests,
-            late=one.late,
-            short_gpu_min=one.short_gpu_s / 60.0,
-            ready=spread(one.ready),
-        )
-
-
-def moment(spans: list[ClassSpan], queue: QueueSample) -> Moment:
-    """Return the fleet in one span, from what its classes had."""
-    seconds = spans[0].at - spans[0].began_at
-    by_class = {one.node_class: one for one in spans}
-    serving, training = by_class[NodeClass.SERVING], by_class[NodeClass.TRAINING]
-    total = sum(one.total_gpu_s for one in spans) / seconds
-    return Moment(
-        at=spans[0].began_at,
-        serving_gpus=(serving.allocated_gpu_s + serving.draining_gpu_s - serving.lent_gpu_s) / seconds,
-        training_gpus=training.allocated_gpu_s / seconds,
-        lent_gpus=serving.lent_gpu_s / seconds,
-        draining_gpus=training.draining_gpu_s / seconds,
-        held_gpus=sum(one.held_gpu_s for one in spans) / seconds,
-        idle_gpus=sum(one.idle_gpu_s for one in spans) / seconds,
-        down_gpus=sum(one.down_gpu_s for one in spans) / seconds,
-        headroom_gpus=(serving.idle_gpu_s + serving.held_gpu_s) / seconds,
-        waiting=queue.waiting,
-        waiting_gpus=queue.waiting_gpus,
-        stranded_share=sum(one.stranded_gpus for one in spans) / total if total else 0.0,
-    )
-
-
-def _size(gpus: int) -> int:
-    return next((size for size in SIZES if gpus <= size), SIZES[-1] + 1)
-
-
-def _label(size: int) -> str:
-    if size > SIZES[-1]:
-        return f"> {SIZES[-1]}"
-    below = max((one for one in SIZES if one < size), default=0)
-    return str(size) if size - below == 1 else f"{below + 1}-{size}"
-
-
-def _class_use(kind: NodeClass, one: _Class) -> ClassUse:
-    return ClassUse(
-        node_class=str(kind),
-        total_gpu_h=one.total / HOUR_S,
-        allocated_gpu_h=one.allocated / HOUR_S,
-        draining_gpu_h=one.draining / HOUR_S,
-        held_gpu_h=one.held / HOUR_S,
-        idle_gpu_h=one.idle / HOUR_S,
-        down_gpu_h=one.down / HOUR_S,
-        lent_gpu_h=one.lent / HOUR_S,
-        stranded_share=sum(one.stranded) / len(one.stranded) if one.stranded else 0.0,
-    )
-
-
-def _interrupted(cause: Cause, cut: _Cut) -> Interrupted:
-    return Interrupted(
-        cause=str(cause),
-        count=cut.count,
-        lost_gpu_h=cut.lost / HOUR_S,
-        leaving_gpu_h=cut.leaving / HOUR_S,
-        restarting_gpu_h=cut.restarting / HOUR_S,
-    )
