@@ -76,7 +76,7 @@ def fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A fleet that Helm has installed; all its nodes are there."""
     if cluster.image is None:
         pytest.skip("FLEET_TEST_IMAGE does not name an image of the fleet for FLEET_TEST_KUBECONFIG")
-    with namespace(cluster, SITE.namespace) as there:
+    with kept_classes(cluster), namespace(cluster, SITE.namespace) as there:
         fleet = Fleet(cluster=cluster, namespace=there, name=NAME)
         fleet.upgrade(values(cluster.image), tmp_path_factory.mktemp("values"))
         cluster.wait_until(lambda: len(fleet.ask("nodes")) == 3, "three nodes of the fleet", UP_WITHIN_S)
@@ -243,6 +243,17 @@ def requeued_at(fleet: Fleet, name: str) -> float:
 def count(answers: Path) -> int:
     """Return how many requests have been answered."""
     return answers.read_text(encoding="utf-8").splitlines().count("200")
+
+
+@contextlib.contextmanager
+def kept_classes(cluster: Cluster) -> Iterator[None]:
+    """Give machines the classes back that they have now."""
+    before = cluster.get("nodes", "--selector=fleet/class")["items"]
+    yield
+    for node in before:
+        labels = {"fleet/class": node["metadata"]["labels"]["fleet/class"]}
+        patch = {"metadata": {"labels": labels}, "spec": {"taints": node["spec"].get("taints")}}
+        cluster.kubectl("patch", "node", node["metadata"]["name"], "--type=merge", f"--patch={json.dumps(patch)}")
 
 
 def names(fleet: Fleet, node_class: str) -> set[str]:
