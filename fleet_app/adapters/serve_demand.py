@@ -12,7 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
@@ -80,9 +80,22 @@ def part_of(bundle: Mapping[str, float]) -> Slice | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A service and the terms on which it asks: `floor` in replicas, `shape` of one, its `part` of a card if any."""
+class Wish:
+    """Where the replicas of a service ask to be beside others, as the board spells it: empty and 0 ask for nothing."""
 
+    spread: str = ""
+    per_node: int = 0
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A service and the terms on which it asks: `floor` in replicas, `shape` of one, its `part` of a card if any.
+
+    `wish` is where it asks its replicas to be.
+    """
+
+    wish: Wish = field(default_factory=Wish)
     service: str
     team: str
     floor: int
@@ -97,7 +110,29 @@ def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, obj
         raise RequestError(f"team is {team!r}", where="policy_kwargs.team", fix="Name the team that owns it")
     if isinstance(floor, bool) or not isinstance(floor, int) or floor < 0:
         raise RequestError(f"floor is {floor!r}", where="policy_kwargs.floor", fix="Give a number of replicas")
-    return Ask(service=service, team=team, floor=floor, shape=shape_of(bundle), part=part_of(bundle))
+    return Ask(
+        wish=wish_of(service, keywords),
+        service=service,
+        team=team,
+        floor=floor,
+        shape=shape_of(bundle),
+        part=part_of(bundle),
+    )
+
+
+def wish_of(service: str, keywords: Mapping[str, object]) -> Wish:
+    """Return where a deployment asks its replicas to be, from the policy's keywords. Raises RequestError."""
+    spread, per_node = keywords.get("spread", ""), keywords.get("per_node", 0)
+    apart_from = keywords.get("apart_from", ())
+    if not isinstance(spread, str):
+        raise RequestError(f"spread is {spread!r}", where="policy_kwargs.spread", fix="Name a topology level")
+    if isinstance(per_node, bool) or not isinstance(per_node, int) or ("per_node" in keywords and per_node < 1):
+        raise RequestError(f"per_node is {per_node!r}", where="policy_kwargs.per_node", fix="Give a number of replicas")
+    names = list(apart_from) if isinstance(apart_from, list | tuple) else [None]
+    if not all(isinstance(name, str) and name != service for name in names):
+        fix = "List other services by their names, such as [app.Deployment]"
+        raise RequestError(f"apart_from is {apart_from!r}", where="policy_kwargs.apart_from", fix=fix)
+    return Wish(spread=spread, per_node=per_node, apart_from=tuple(map(str, names)))
 
 
 class Lull:
@@ -151,6 +186,9 @@ class Desk:
             gpus=ask.shape.gpus,
             cpu_milli=ask.shape.cpu_milli,
             memory_mib=ask.shape.memory_mib,
+            spread=ask.wish.spread,
+            per_node=ask.wish.per_node,
+            apart_from=ask.wish.apart_from,
             wanted=wanted,
             floor=ask.floor,
             at=now,

@@ -55,6 +55,7 @@ class What(StrEnum):
     UNBOOKED = "unbooked"
     LAPSED = "lapsed"
     CROSSING = "crossing"
+    CROSSING_CALLED_OFF = "crossing-called-off"
     RELABELLED = "relabelled"
     REPARTITIONING = "repartitioning"
     REPARTITIONED = "repartitioned"

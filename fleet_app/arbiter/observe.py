@@ -91,6 +91,7 @@ def _service(demand: Demand, book: Book, priority: int) -> Service:
         team=demand.team,
         priority=priority,
         shape=demand.shape,
+        affinity=demand.affinity,
         wanted=demand.wanted,
         floor=demand.floor,
         grants=tuple(

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.layouts import Layout
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, NodeClass, Shape
@@ -119,6 +120,7 @@ class Demand:
     service: str
     team: str
     shape: Shape
+    affinity: Affinity | None = None
     wanted: int
     floor: int
     at: float

@@ -123,7 +123,7 @@ class Record:
     processes of it have been counted since it was asked to end. `slot` is which of the partitions of its profile on its
     node is its own, from 0 on; two never have the same. Of an elastic one: `members` are those of its nodes of
     which more is known than that they are its own; `group_id` is the first member's, once all that it was admitted with
-    have theirs; `driver_on` is the Ray node that its driver was started on, `grown_at` when it was last given members.
+    have theirs; `driver_on` is the Ray node that its driver was started on.
     About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported; `restarts`
     how often it was started again since then because ranks died; `forgotten` whether the user wants it deleted.
     """
@@ -139,7 +139,6 @@ class Record:
     slot: int | None = None
     members: tuple[Member, ...] = ()
     driver_on: str | None = None
-    grown_at: float | None = None
     checkpoint: Checkpoint | None = None
     step: int | None = None
     step_at: float | None = None

@@ -19,6 +19,7 @@ from fleet_app.engine import headroom
 from fleet_app.engine.boundary import recommend as recommend_crossings
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.compaction import Compaction, compact
+from fleet_app.engine.expected import Expected
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
 from fleet_app.engine.failures import Quarantined
@@ -210,6 +211,7 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
         "grants": len(own),
         "occupied": sum(grant.occupied for grant in own),
         "nodes": [grant.node for grant in own],
+        "affinity": None if demand.affinity is None else asdict(demand.affinity),
         "reason": None if wait is None else wait.reason.value,
     }
 
@@ -237,11 +239,17 @@ def explain(snapshot: Snapshot, policy: Policy, name: str, entries: Iterable[Ent
     return {
         "name": name,
         "sentence": found.sentence,
+        "estimate": None if found.expected is None else _estimate(found.expected, snapshot.at),
         "ahead": [one.workload for one in found.ahead],
         "turns": [asdict(one) for one in found.ahead],
         "past": past(entries, snapshot.at),
         **numbers,
     }
+
+
+def _estimate(found: Expected, now: float) -> Row:
+    """Return when somebody who waits may start, and in words that this is an estimate (O9)."""
+    return asdict(found) | {"sentence": found.sentence(now)}
 
 
 def past(entries: Iterable[Entry], now: float) -> list[Row]:

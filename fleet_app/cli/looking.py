@@ -153,8 +153,11 @@ def explain(
 ) -> None:
     """Say why a workload or service waits, in numbers.
 
-    And what would have to change for it to start, who is ahead of it and why, and why it was interrupted before:
-    for whom, why it and not another, when. Of a service that waits: who holds what it needs.
+    And what would have to change for it to start, when that may be, who is ahead of it and why, and why it was
+    interrupted before: for whom, why it and not another, when. Of a service that waits: who holds what it needs.
+
+    The estimated start follows from declared ends and deadlines, as if nobody else came; nothing rests on it. A
+    planned start is kept.
 
     Example:
       fleet explain llm-pretrain
@@ -164,6 +167,9 @@ def explain(
         show.data(found)
         return
     show.stdout().print(Text(f"{show.plain(name)} {show.plain(str(found.get('sentence', '')))}"), soft_wrap=True)
+    estimate: Mapping[str, Any] | None = found.get("estimate")
+    if estimate:
+        show.stdout().print(Text(f"Estimated start: {show.plain(str(estimate['sentence']))}"), soft_wrap=True)
     for told in found.get("past") or ():
         show.stdout().print(Text(f"Before: {show.plain(str(told.get('sentence', '')))}"), soft_wrap=True)
     turns: Sequence[tables.Row] = found.get("turns") or ()

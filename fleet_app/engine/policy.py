@@ -66,7 +66,8 @@ class DrainContract:
     """How long a drained workload has, what breaking the contract costs, and how long it may then run undisturbed.
 
     `min_run_s` is for how long what was drained before is not asked again for a gang; serving may ask at any time.
-    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), None without a limit.
+    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), `most_at_once` how many may leave or
+    move while more are asked by plan (D7); None without a limit.
     """
 
     grace_s: float = 120.0
@@ -75,6 +76,7 @@ class DrainContract:
     restart_cost_s: float = 60.0
     min_run_s: float = 0.0
     most_per_cycle: int | None = None
+    most_at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,8 @@ class Spares:
 class Affinity:
     """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
 
-    `spread` names the topology level over whose domains they are spread. What is None says nothing.
+    `spread` names the topology level over whose domains they are spread. What is None says nothing. Of one that a
+    service asks for itself `service` is its own name.
     """
 
     service: str

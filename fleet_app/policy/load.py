@@ -62,6 +62,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
             most_per_cycle=policy.drain.most_per_cycle,
+            most_at_once=policy.drain.most_at_once,
         ),
         spares=engine.Spares(level=policy.spares.level, nodes=policy.spares.nodes),
         affinities=tuple(

@@ -103,7 +103,8 @@ class DrainContract(Section):
     `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
     contracts a workload loses the right to lent capacity. What was drained before is asked again for a gang only after
     it ran for `min_run`; for serving always. In one cycle gangs ask at most `most_per_cycle` to leave, or all of whom
-    the first of them needs.
+    the first of them needs. While `most_at_once` leave or move, and so save into the same storage, nobody more is asked
+    by plan: for the boundary, or for a booking that leaves time. Serving and gangs never wait for that.
     """
 
     grace: PositiveSeconds = 120.0
@@ -112,6 +113,7 @@ class DrainContract(Section):
     restart_cost: Seconds = 60.0
     min_run: Seconds = 0.0
     most_per_cycle: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    most_at_once: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class Ordering(Section):

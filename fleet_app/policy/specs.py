@@ -125,7 +125,11 @@ class WorkloadSpec(Section):
 
 
 class ServiceSpec(Section):
-    """What a service may ask: replicas of one shape, or of part of a GPU; `floor` are never trimmed, at most `max`."""
+    """What a service may ask: replicas of one shape, or of part of a GPU; `floor` are never trimmed, at most `max`.
+
+    And where they are to be, with what the policy says: `spread` over the domains of a topology level, at most
+    `per_node` on a node, none beside those of the services `apart_from`.
+    """
 
     name: Name
     kind: Literal["service"] = "service"
@@ -137,6 +141,9 @@ class ServiceSpec(Section):
     max: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 100_000
     partition: Partition | None = None
     share: Share | None = None
+    spread: str | None = None
+    per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+    apart_from: tuple[Name, ...] = ()
 
 
 class JobPart(Section):
@@ -216,6 +223,11 @@ def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> Servi
         problems.append(
             Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
         )
+    if spec.spread is not None and spec.spread not in policy.topology.levels:
+        fix = closest(spec.spread, policy.topology.levels)
+        problems.append(Problem(path=("spread",), what=f"{spec.spread!r} is no topology level", fix=fix))
+    if spec.name in spec.apart_from:
+        problems.append(Problem(path=("apart_from",), what="names the service itself", fix="Leave it out"))
     refuse(problems, f"service {spec.name}")
     return spec
 

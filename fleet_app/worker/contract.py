@@ -171,6 +171,9 @@ class Demand:
 
     In place of GPUs a replica may have part of one card: a `partition` by its MIG profile (`1g.10gb`), or a `share` in
     ten-thousandths.
+
+    It may ask to be spread over the domains of a level (`spread`), to have at most `per_node` replicas on a node, and
+    none beside those of other services (`apart_from`); empty and 0 ask for nothing.
     """
 
     service: str
@@ -178,6 +181,9 @@ class Demand:
     gpus: int
     cpu_milli: int
     memory_mib: int
+    spread: str = ""
+    per_node: int = 0
+    apart_from: tuple[str, ...] = ()
     wanted: int
     floor: int
     at: float
@@ -303,6 +309,12 @@ def _text(value: object) -> str:
     return value
 
 
+def _items(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"not a list: {value!r}")
+    return value
+
+
 def _moment(value: str | float) -> float:
     number = float(value)
     if not math.isfinite(number):
@@ -317,6 +329,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "float": _moment,
     "float | None": lambda value: None if value is None else _moment(value),
     "str": _text,
+    "tuple[str, ...]": lambda items: tuple(_text(item) for item in _items(items)),
     "tuple[Fence, ...]": lambda items: tuple(_build(Fence, item) for item in items),
     "tuple[Member, ...]": lambda items: tuple(_build(Member, item) for item in items),
 }

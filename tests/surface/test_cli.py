@@ -78,6 +78,7 @@ TEXTS = {
         ["explain", "llm"],
         [
             "llm needs 4 whole nodes on one spine",
+            "Estimated start: in about 5 min, when batch-1 has left",
             "Before: was asked to leave 5 min ago for chat; is leaving",
             "Ahead: first: higher priority; starts now with 8 GPUs",
         ],
@@ -439,6 +440,15 @@ def test_the_boundary_is_shown_and_asked_for(control: Control) -> None:
     result = fleet("boundary", "--apply", "--who", "ada", "--json", "--gateway", control.url)
     assert json.loads(result.stdout)["plan"]["peak_gpus"] == 24
     assert json.loads(control.asked[-1].body) == {"nodes": ["n03"], "to": "serving", "who": "ada"}
+
+
+def test_a_crossing_is_called_off(control: Control) -> None:
+    nodes = ("--cancel", "n02", "--cancel", "n03")
+    result = fleet("boundary", *nodes, "--who", "ada", "--gateway", control.url)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "Called off for 2 nodes" in result.stderr
+    assert json.loads(control.asked[-1].body) == {"nodes": ["n02", "n03"], "who": "ada"}
+    assert fleet("boundary", *nodes, "--apply", "--gateway", control.url).exit_code == 2
 
 
 def test_without_a_boundary_there_is_nothing_to_tell() -> None:

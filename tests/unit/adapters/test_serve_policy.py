@@ -9,14 +9,15 @@ import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when Serve is imported
 
-from fleet_app.adapters import serve_demand, serve_fences, serve_groups, serve_private  # noqa: E402
+from fleet_app.adapters import board, serve_demand, serve_fences, serve_groups, serve_private  # noqa: E402
 from fleet_app.adapters.serve_board import Outlook  # noqa: E402
 from fleet_app.adapters.serve_fences import Standing  # noqa: E402
 from fleet_app.engine.cards import Slice  # noqa: E402
 from fleet_app.engine.errors import RequestError  # noqa: E402
+from fleet_app.engine.policy import Affinity  # noqa: E402
 from fleet_app.engine.values import Shape  # noqa: E402
 from fleet_app.worker import contract  # noqa: E402
-from fleet_app.worker.contract import Demand  # noqa: E402
+from fleet_app.worker.contract import Demand, decode, encode  # noqa: E402
 
 TARGETS = {
     "what is granted is started": ({"wanted": 3, "granted": 3, "running": 1}, 3),
@@ -85,6 +86,12 @@ REFUSED = {
     "a team that is no name": ({"GPU": 1}, {"team": 7}, "policy_kwargs.team"),
     "a floor below nothing": ({"GPU": 1}, {"team": "search", "floor": -1}, "policy_kwargs.floor"),
     "a floor that is no number": ({"GPU": 1}, {"team": "search", "floor": "2"}, "policy_kwargs.floor"),
+    "a level that is no name": ({"GPU": 1}, {"team": "search", "spread": True}, "policy_kwargs.spread"),
+    "none on a node": ({"GPU": 1}, {"team": "search", "per_node": 0}, "policy_kwargs.per_node"),
+    "so many on a node that is no number": ({"GPU": 1}, {"team": "search", "per_node": "2"}, "policy_kwargs.per_node"),
+    "services that are no list": ({"GPU": 1}, {"team": "search", "apart_from": "a.B"}, "policy_kwargs.apart_from"),
+    "services that are no names": ({"GPU": 1}, {"team": "search", "apart_from": [7]}, "policy_kwargs.apart_from"),
+    "itself": ({"GPU": 1}, {"team": "search", "apart_from": ["shop.Echo"]}, "policy_kwargs.apart_from"),
 }
 
 
@@ -101,6 +108,30 @@ def test_the_floor_is_what_serve_never_goes_below_unless_it_is_given() -> None:
         for keywords in ({"team": "search"}, {"team": "search", "floor": 0})
     ]
     assert floors == [2, 0]
+
+
+def test_where_replicas_are_to_be_is_said_with_the_demand() -> None:
+    paper = PaperBoard()
+    desk = serve_demand.Desk(paper)  # type: ignore[arg-type]
+    wish = {"team": "search", "spread": "leaf", "per_node": 2, "apart_from": ["shop.Embed"]}
+    desk.announce(serve_demand.ask_of("shop.Echo", {"GPU": 1}, wish, min_replicas=1), 1)
+    (said,) = paper.published
+    assert (said.spread, said.per_node, said.apart_from) == ("leaf", 2, ("shop.Embed",))
+    (view,) = board_view({"shop.Echo": said})
+    assert view.affinity == Affinity(service="shop.Echo", spread="leaf", per_node=2, apart_from=("shop.Embed",))
+
+
+def test_who_says_nothing_of_that_asks_for_nothing() -> None:
+    paper = PaperBoard()
+    desk = serve_demand.Desk(paper)  # type: ignore[arg-type]
+    desk.announce(serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=1), 1)
+    (view,) = board_view({"shop.Echo": paper.published[0]})
+    assert view.affinity is None
+
+
+def board_view(posted: dict[str, Demand]) -> list[object]:
+    """Return demands as the arbiter reads them from the board."""
+    return [board._demand(decode(Demand, encode(one))) for one in posted.values()]
 
 
 class PaperBoard:

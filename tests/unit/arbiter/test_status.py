@@ -148,6 +148,19 @@ def test_a_planned_start_is_shown_in_the_queue_and_explained() -> None:
     assert (row["planned_at"], row["planned_after"]) == (700.0, "runs")
 
 
+def test_an_estimate_is_in_numbers_and_in_words() -> None:
+    snapshot = decided(node("n1"), gang("runs", on=("n1",), max_run_s=100.0), backfill("waits", gpus=8))
+    row = status.explain(snapshot, policy(), "waits")
+    assert row["estimate"] == {
+        "at": 220.0,
+        "beyond": False,
+        "after": ("runs",),
+        "because": "",
+        "sentence": "in about 3 min 30 s, when runs has left, if all goes as declared and nobody else comes",
+    }
+    assert status.explain(snapshot, policy(), "runs")["estimate"] is None
+
+
 def test_what_could_be_smaller_has_its_price() -> None:
     seen = state(node("n1"), service("chat", wanted=4, on=["n1"] * 4), used("chat", 20, until=86_400.0))
     (row,) = status.recommendations(Snapshot(at=86_400.0, state=seen, plan=Plan()), policy(), 2.5)

@@ -320,9 +320,11 @@ def test_a_calendar_that_cannot_be_meant_is_refused(line, says):
 
 
 def test_drains_are_limited_only_where_the_file_says_so():
-    assert to_engine(policy()).drain.most_per_cycle is None
-    limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))
-    assert to_engine(limited).drain.most_per_cycle == 7
+    free = to_engine(policy()).drain
+    assert (free.most_per_cycle, free.most_at_once) == (None, None)
+    limits = "longest_grace: 5m, most_per_cycle: 7, most_at_once: 3"
+    limited = to_engine(parse_policy(with_line("longest_grace: 5m", limits))).drain
+    assert (limited.most_per_cycle, limited.most_at_once) == (7, 3)
 
 
 def test_the_engine_reads_whether_nodes_can_be_had():

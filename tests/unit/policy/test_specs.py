@@ -96,10 +96,15 @@ REFUSED = {
         "notice",
         "which no member of an elastic workload would get",
     ),
+    "a least number of nodes of a group": (
+        {**ALONE, "groups": {"ps": {"cpus": 4}, "actors": {"nodes": 4, "gpus": 8, "min_nodes": 2}}},
+        "groups.actors.min_nodes",
+        "of several shapes none may leave or join alone",
+    ),
     "a least number of nodes beside groups": (
         {**ALONE, "min_nodes": 2, "groups": GROUPS},
         "min_nodes",
-        "is given beside groups",
+        "of several shapes none may leave or join alone",
     ),
     "a partition of a gang": ({**SMALL, **GANG_OF_ONE, "partition": "1g.10gb"}, "partition", "gangs have whole GPUs"),
     "a share of a gang": ({**SMALL, **GANG_OF_ONE, "share": 0.25}, "share", "gangs have whole GPUs"),
@@ -375,6 +380,9 @@ SERVICES = {
     "more GPUs than a node has": ({"gpus": 16}, "gpus", "a node has 8"),
     "a negative floor": ({"floor": -1}, "floor", "at least 0"),
     "a flag as floor": ({"floor": True}, "floor", "whole number"),
+    "a level that is none": ({"spread": "rack"}, "spread", "no topology level"),
+    "apart from itself": ({"apart_from": ["app.chat"]}, "apart_from", "the service itself"),
+    "none on a node": ({"per_node": 0}, "per_node", "at least 1"),
 }
 
 
@@ -384,6 +392,12 @@ def test_a_wrong_service_is_refused(changes, where, what):
         service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **changes}, policy())
     assert refused.value.where.endswith(where)
     assert what in refused.value.what
+
+
+def test_a_service_says_where_its_replicas_are_to_be():
+    wish = {"spread": "leaf", "per_node": 2, "apart_from": ["app.embed"]}
+    spec = service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **wish}, policy())
+    assert (spec.spread, spec.per_node, spec.apart_from) == ("leaf", 2, ("app.embed",))
 
 
 def test_a_service_inside_its_teams_nominal_is_accepted():
