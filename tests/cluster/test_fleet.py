@@ -16,7 +16,7 @@ import yaml
 
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import access
-from fleet_app.render.admission import admission
+from fleet_app.render.admission import admission, anchor
 from fleet_app.render.objects import dump
 from fleet_app.render.site import Site
 from tests.cluster.bed.client import Cluster, CommandError
@@ -45,6 +45,7 @@ drain: {grace: 20s, longest_grace: 60s}
 headroom: {immediate: 0}
 boundary: {serving: serving, training: research, horizon: 1h, margin: 0}
 """
+RULES = PolicyFile.model_validate(yaml.safe_load(POLICY))
 GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
 BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
 SLOW_BACKFILL = {**BACKFILL, "grace": "60s"}  # the head is back before it has to be gone
@@ -66,7 +67,7 @@ def values(image: str, **changes: Any) -> Mapping[str, Any]:
         "nodes": {"select": True, "name": "node"},
         "head": {"resources": small, "tolerations": [{"operator": "Exists"}]},
         "redis": {"enabled": True},
-        "rendered": dump(admission(SITE, PolicyFile.model_validate(yaml.safe_load(POLICY)))),
+        "rendered": dump(admission(SITE, RULES)),
         **changes,
     }
 
@@ -77,6 +78,7 @@ def fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if cluster.image is None:
         pytest.skip("FLEET_TEST_IMAGE does not name an image of the fleet for FLEET_TEST_KUBECONFIG")
     with kept_classes(cluster), namespace(cluster, SITE.namespace) as there:
+        cluster.apply(*anchor(SITE, RULES))  # stays: once in a cluster's life
         fleet = Fleet(cluster=cluster, namespace=there, name=NAME)
         fleet.upgrade(values(cluster.image), tmp_path_factory.mktemp("values"))
         cluster.wait_until(lambda: len(fleet.ask("nodes")) == 3, "three nodes of the fleet", UP_WITHIN_S)
@@ -249,11 +251,13 @@ def count(answers: Path) -> int:
 def kept_classes(cluster: Cluster) -> Iterator[None]:
     """Give machines the classes back that they have now."""
     before = cluster.get("nodes", "--selector=fleet/class")["items"]
-    yield
-    for node in before:
-        labels = {"fleet/class": node["metadata"]["labels"]["fleet/class"]}
-        patch = {"metadata": {"labels": labels}, "spec": {"taints": node["spec"].get("taints")}}
-        cluster.kubectl("patch", "node", node["metadata"]["name"], "--type=merge", f"--patch={json.dumps(patch)}")
+    try:
+        yield
+    finally:
+        for node in before:
+            labels = {"fleet/class": node["metadata"]["labels"]["fleet/class"]}
+            patch = {"metadata": {"labels": labels}, "spec": {"taints": node["spec"].get("taints")}}
+            cluster.kubectl("patch", "node", node["metadata"]["name"], "--type=merge", f"--patch={json.dumps(patch)}")
 
 
 def names(fleet: Fleet, node_class: str) -> set[str]:
