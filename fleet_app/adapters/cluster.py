@@ -99,6 +99,7 @@ def _node(node: private.NodeFact, resources: Mapping[str, private.Resources], dr
         total=_shape(total),
         available=_shape(available),
         is_head=private.HEAD_RESOURCE in total,
+        address=node.address,
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import NOTHING, Shape
+from fleet_app.engine.values import NOTHING, NodeClass, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class NodeView:
     total: Shape
     available: Shape
     is_head: bool = False
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,86 @@ class Seat:
     leaving: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A worker's pod: of which pool (KubeRay: worker group), on which machine (Kubernetes node), at which address.
+
+    `machine` is empty until it has one. `ends_at` is when it will be gone at the latest, None when nobody deletes it;
+    `doomed` is whether somebody told the operator to.
+    """
+
+    name: str
+    pool: str
+    machine: str = ""
+    address: str = ""
+    ends_at: float | None = None
+    doomed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """A Kubernetes node: its labels, and whether it is closed to new pods, the first step of `kubectl drain`."""
+
+    name: str
+    labels: Mapping[str, str]
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """A pool: the labels of its Ray nodes, how many it is to have, and between which bounds."""
+
+    name: str
+    labels: Mapping[str, str]
+    nodes: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsView:
+    """What was last seen of the pools, `at` (seconds since the epoch; 0 before the first look); it stands until then.
+
+    `held` is what is published as holding a workload: for each name of a pod, and of a machine, whose. `troubles` are
+    what did not work when it was last tried.
+    """
+
+    at: float = 0.0
+    pods: tuple[PodView, ...] = ()
+    machines: tuple[MachineView, ...] = ()
+    pools: tuple[PoolView, ...] = ()
+    held_pods: Mapping[str, str] = field(default_factory=dict)
+    held_machines: Mapping[str, str] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """That a machine goes from a pool to the one of the other class, which is as it is but for that.
+
+    `pod` is the one that is on it, and that nothing runs in any more; empty when there is none. Irrevocable: nothing is
+    placed on the machine before it has come up in the other pool.
+    """
+
+    machine: str
+    pool: str
+    to: NodeClass
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsWish:
+    """What the pools should come to: who holds what, which machines change pools, how many nodes there should be.
+
+    `asks` is None where nodes cannot be had on demand.
+    """
+
+    held_pods: Mapping[str, str] = field(default_factory=dict)
+    held_machines: Mapping[str, str] = field(default_factory=dict)
+    transfers: tuple[Transfer, ...] = ()
+    asks: tuple[NodesAsk, ...] | None = None
+
+
 class Cluster(Protocol):
     """Ray's nodes and placement groups."""
 
@@ -247,6 +329,16 @@ class Telemetry(Protocol):
 
     def cached(self) -> Mapping[str, tuple[str, ...]]:
         """Return by node the names of the artifacts that are on it already; nothing where that is not known."""
+
+
+class NodePools(Protocol):
+    """Whoever makes the nodes: pools of pods on machines. Both methods answer at once, whatever that one is doing."""
+
+    def observe(self) -> PoolsView | None:
+        """Return what was last seen; None for a fleet whose nodes come from nowhere that we know."""
+
+    def want(self, wish: PoolsWish) -> None:
+        """Say what the pools should come to. It is worked towards until something else is wished for."""
 
 
 class Clock(Protocol):

@@ -13,10 +13,10 @@ from fleet_app.engine.values import Condition, Crossing, Node, NodeClass
 
 
 def as_seen(node: Node, crossing: Crossing | None) -> Node:
-    """Return a node with the class that it has by now, and closed to anything new while it crosses (B5)."""
+    """Return a node with the class that it has by now, and closed to anything new while it crosses (B5, N3)."""
     if crossing is None:
         return node
-    closed = crossing.moved_at is None and node.placeable
+    closed = crossing.under_way and node.placeable
     return replace(node, node_class=crossing.now, condition=Condition.CORDONED if closed else node.condition)
 
 

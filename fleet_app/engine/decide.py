@@ -1,8 +1,8 @@
 """The decision: facts in, one plan out. Read this first.
 
-What must end ends, and what is unsound is kept out; bookings are made whole and cleared for their start; serving takes
-what is its own; then the queue is served, in order, on exact nodes. Everything that is not decided here is decided
-nowhere: the live arbiter, the twin and `explain` call this function.
+What must end ends, what is unsound is kept out, and what goes away is left; bookings are made whole and cleared for
+their start; serving takes what is its own; then the queue is served, in order, on exact nodes. Everything that is not
+decided here is decided nowhere: the live arbiter, the twin and `explain` call this function.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from fleet_app.engine import (
     admission,
+    departing,
     draining,
     elastic,
     health,
@@ -46,6 +47,8 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
         yield from idle.step(ledger, state.usage)
     yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
+    if state.departures:
+        yield from departing.step(ledger, state.departures)
     yield from honouring.step(ledger)
     if ledger.members.staying:
         yield from _then_grow(ledger, _placed(ledger, state, cut, watch))

@@ -208,6 +208,19 @@ class Slicing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodePools:
+    """Whether nodes can be had on demand: each has `gpus_per_node`, and takes work `boot_s` after it is asked for.
+
+    What serving may want by then is looked ahead for at the `quantile`.
+    """
+
+    scales: bool = False
+    boot_s: float = 360.0
+    quantile: float = 0.95
+    gpus_per_node: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything that `decide` needs to know beside the state of the fleet."""
 
@@ -226,3 +239,4 @@ class Policy:
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)
     slicing: Slicing | None = None
+    node_pools: NodePools = field(default_factory=NodePools)

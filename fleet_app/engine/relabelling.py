@@ -1,4 +1,4 @@
-"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (rule B5).
+"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (B5, N3).
 
 Knows crossings and what is on their nodes. Does not know why they cross.
 """
@@ -7,33 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleet_app.engine.ends import grace_s
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.plan import Move, Relabel
+from fleet_app.engine.plan import Drain, Move, Relabel
 from fleet_app.engine.values import Crossing, NodeClass
 from fleet_app.engine.workload import Workload
 
 BENEFICIARY = "the class boundary"
 
 
-def step(ledger: Ledger, crossings: Sequence[Crossing]) -> Iterator[Move | Relabel]:
+def step(ledger: Ledger, crossings: Sequence[Crossing]) -> Iterator[Drain | Move | Relabel]:
     """Yield whom to move off the nodes that cross, each once, and the class of those on which nothing is in the way."""
     asked: set[str] = set()
     for crossing in sorted(crossings, key=lambda one: one.node):
         if crossing.moved_at is not None:
             continue
-        committed = _committed_on(ledger, crossing.node) if crossing.to is NodeClass.SERVING else []
-        for one in committed:
-            if one.movable and not (one.moving or one.leaving or one.name in asked):
+        there = [one for one in ledger.holding if crossing.node in one.nodes]
+        for one in there:
+            if one.name not in asked and (notice := _notice(ledger, crossing, one)) is not None:
                 asked.add(one.name)
-                yield Move(workload=one.name, beneficiary=BENEFICIARY, why=f"{crossing.node} becomes {crossing.to}")
-        if not (committed or _serves(ledger, crossing) or ledger.gone(crossing.node)):
+                yield notice
+        if not (_in_the_way(ledger, crossing, there) or _serves(ledger, crossing) or ledger.gone(crossing.node)):
             why = f"{crossing.who} asked for it, and nothing has to leave it any more"
             yield Relabel(node=crossing.node, node_class=crossing.to, why=why)
 
 
-def _committed_on(ledger: Ledger, node: str) -> list[Workload]:
-    there = (one for one in ledger.holding if node in one.nodes)
-    return [one for one in there if not ledger.class_of(one).yields]
+def _notice(ledger: Ledger, crossing: Crossing, one: Workload) -> Drain | Move | None:
+    """Return what to tell somebody on the node, None where nothing is or it was told: what yields may stay (B5).
+
+    But where the node is made anew in another pool nobody may (N3).
+    """
+    why = f"{crossing.node} becomes {crossing.to}"
+    if one.leaving or one.name in ledger.leaving:
+        return None
+    if not ledger.class_of(one).yields:
+        moves = one.movable and not one.moving and _has_to_go(ledger, crossing, one)
+        return Move(workload=one.name, beneficiary=BENEFICIARY, why=why) if moves else None
+    if not crossing.machine:
+        return None
+    deadline_at = ledger.now + grace_s(ledger.policy.drain, one)
+    ledger.release_soon(one)
+    return Drain(workload=one.name, beneficiary=BENEFICIARY, deadline_at=deadline_at, why=why)
+
+
+def _in_the_way(ledger: Ledger, crossing: Crossing, there: Sequence[Workload]) -> bool:
+    return any(_has_to_go(ledger, crossing, one) for one in there)
+
+
+def _has_to_go(ledger: Ledger, crossing: Crossing, one: Workload) -> bool:
+    return crossing.machine != "" or (crossing.to is NodeClass.SERVING and not ledger.class_of(one).yields)
 
 
 def _serves(ledger: Ledger, crossing: Crossing) -> bool:

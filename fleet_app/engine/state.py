@@ -11,7 +11,7 @@ from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.forecast import History
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Crossing, Node
+from fleet_app.engine.values import Crossing, Departure, Node
 from fleet_app.engine.workload import Service, Workload
 
 
@@ -22,6 +22,7 @@ class FleetState:
     A booking that is over stays as long as anything of its team that began in it still has one of its nodes (C7).
     `demand` is what services wanted so far, in GPUs; None where nobody wrote it down.
     `crossings` are the nodes whose class changes or has changed; the nodes themselves are as that makes them.
+    `departures` are the nodes that go away, of their own or at somebody's wish (N1, N2).
     `growth_gpus` is how much more services may want within a start-up, at the policy's quantile; None when unknown.
     """
 
@@ -34,4 +35,5 @@ class FleetState:
     demand: History | None = None
     growth_gpus: int | None = None
     crossings: tuple[Crossing, ...] = ()
+    departures: tuple[Departure, ...] = ()
     usage: tuple[Usage, ...] = ()

@@ -111,7 +111,9 @@ class Crossing:
     """That a node goes over to another class: asked for at `asked_at`, done at `moved_at` (seconds), None before.
 
     `home` is the class for which the policy's nominals were written, `was` the one that it leaves now. `gpus` are those
-    that it takes along.
+    that it takes along. A node of a node pool is made anew in another one (N3): `machine` is the Kubernetes node under
+    it, `pool` the worker group that it leaves, and `settled_at` when it had come up in the other; a node without pools
+    has neither.
     """
 
     node: str
@@ -122,11 +124,28 @@ class Crossing:
     asked_at: float
     who: str
     moved_at: float | None = None
+    machine: str = ""
+    pool: str = ""
+    settled_at: float | None = None
 
     @property
     def now(self) -> NodeClass:
         """Return the class that the node has."""
         return self.was if self.moved_at is None else self.to
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether the node takes nothing new: it has not crossed, or is still what it was outside (N3)."""
+        return self.moved_at is None or (self.machine != "" and self.settled_at is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """That a node goes away, and why: by `gone_at` (in seconds), or when it is empty where that is None."""
+
+    node: str
+    why: str
+    gone_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +158,7 @@ class Node:
     `down_since` is when it went away (seconds since the epoch); None when it is there, or known to be lost for good.
     `cached` names the artifacts that are on it already.
     `cards` are its cards one by one, where the fleet cuts or shares cards (V1); `capacity` has only the whole ones.
+    `machine` and `pod` are the Kubernetes node and the pod that it runs as, where there are such.
     """
 
     name: str
@@ -153,6 +173,8 @@ class Node:
     down_since: float | None = None
     cached: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
+    machine: str = ""
+    pod: str = ""
 
     @property
     def placeable(self) -> bool:

@@ -28,6 +28,7 @@ def check(policy: PolicyFile) -> list[Problem]:
         *_contract(policy),
         *_headroom(policy),
         *_boundary(policy),
+        *_node_pools(policy),
         *_right_size(policy),
         *_services(policy),
         *_spares(policy),
@@ -44,6 +45,15 @@ def _topology(policy: PolicyFile) -> Iterator[Problem]:
                 what=f"level {level!r} is named twice",
                 fix="Name each level once, outermost first",
             )
+
+
+def _node_pools(policy: PolicyFile) -> Iterator[Problem]:
+    for level in sorted(policy.node_pools.topology.keys() - set(policy.topology.levels)):
+        yield Problem(
+            path=("node_pools", "topology", level),
+            what="is no topology level of the policy",
+            fix=closest(level, policy.topology.levels) or f"Name one of {', '.join(policy.topology.levels)}",
+        )
 
 
 def _names(policy: PolicyFile) -> Iterator[Problem]:

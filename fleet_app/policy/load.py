@@ -77,6 +77,12 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
         ),
         ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
         slicing=_slicing(policy.slicing),
+        node_pools=engine.NodePools(
+            scales=policy.node_pools.scales,
+            boot_s=policy.node_pools.boot,
+            quantile=policy.node_pools.quantile,
+            gpus_per_node=policy.topology.gpus_per_node,
+        ),
         headroom=engine.Headroom(
             immediate_gpus=policy.headroom.immediate,
             quantile=policy.headroom.quantile,

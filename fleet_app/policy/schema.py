@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fleet_app.policy.units import (
     Gpus,
+    LabelKey,
     LevelName,
     Mebibytes,
     MilliCpus,
@@ -253,6 +254,21 @@ class Slicing(Section):
     settle: Seconds = 600.0
 
 
+class NodePools(Section):
+    """What is known of the pools that nodes come from, on Kubernetes.
+
+    Where a site `scales` its nodes, they are asked for ahead of need: a node takes work `boot` after it was asked for,
+    and what services may want by then is covered in all but 1 - `quantile` of the cases. `topology` names the label of
+    Kubernetes nodes that a topology level is read from; left out, `fleet/<level>` and the names that topograph and the
+    clouds use are.
+    """
+
+    scales: Annotated[bool, Field(strict=True)] = False
+    boot: PositiveSeconds = 360.0
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.95
+    topology: dict[LevelName, LabelKey] = Field(default_factory=dict)
+
+
 class Defaults(Section):
     """What a submission is taken to ask for where it does not say; memory and CPUs are a bundle's."""
 
@@ -293,6 +309,7 @@ class PolicyFile(Section):
     idle: Idle = Idle()
     right_size: RightSize = RightSize()
     slicing: Slicing | None = None
+    node_pools: NodePools = NodePools()
     headroom: Headroom = Headroom()
     health: Health = Health()
     calendar: Calendar = Calendar()

@@ -23,6 +23,8 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 _NAME = re.compile(NAME_PATTERN)
 _LEVEL = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _DURATION = re.compile(
     r"(?:(?P<d>\d{1,9})d)?(?:(?P<h>\d{1,9})h)?(?:(?P<m>\d{1,9})m(?!s))?"
     r"(?:(?P<s>\d{1,9}(?:\.\d{1,3})?)s)?(?:(?P<ms>\d{1,9})ms)?",
@@ -34,7 +36,7 @@ _UNIT_MIB = {"TiB": 1024 * 1024, "GiB": 1024, "MiB": 1}
 _CPUS = re.compile(r"\d{1,6}(\.\d{1,3})?", re.ASCII)
 _MOST_MIB = 1024**3
 _MOST_CPUS = 100_000
-_TAKEN_LEVELS = frozenset({"class", "node", "driver", "partition"})
+_TAKEN_LEVELS = frozenset({"class", "node", "pod", "driver", "partition"})
 
 
 def _refused(must: str, fix: str) -> PydanticCustomError:
@@ -124,6 +126,14 @@ def _check_level(value: str) -> str:
     return value
 
 
+def _check_label(value: str) -> str:
+    prefix, slash, name = value.rpartition("/")
+    sound = _LABEL_NAME.fullmatch(name) and (not slash or _LABEL_PREFIX.fullmatch(prefix)) and len(prefix) <= 253
+    if not sound:
+        raise _refused("must be the key of a Kubernetes label", "Write for example topology.kubernetes.io/zone")
+    return value
+
+
 def _check_positive(value: float) -> float:
     if value <= 0:
         raise _refused("must be longer than nothing", "Write for example 30s")
@@ -146,6 +156,9 @@ Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "stri
 
 LevelName = Annotated[str, AfterValidator(_check_level)]
 """Name of a topology level; nodes carry the label `fleet/<level>`."""
+
+LabelKey = Annotated[str, AfterValidator(_check_label)]
+"""Key of a label of Kubernetes nodes."""
 
 Gpus = Annotated[int, Field(strict=True, ge=0, le=MOST_GPUS)]
 """A number of whole GPUs, none included."""

@@ -16,6 +16,7 @@ CLUSTER_LABEL = "fleet/cluster"
 CLASS_LABEL = contract.CLASS_LABEL
 FLAVOR_LABEL = "fleet/flavor"
 NODE_LABEL = contract.NODE_LABEL
+POD_LABEL = contract.POD_LABEL
 DRIVER_LABEL = contract.DRIVER_LABEL
 PARTITION_LABEL = contract.PARTITION_LABEL
 

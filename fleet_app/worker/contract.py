@@ -137,6 +137,7 @@ def service_name(app: str, deployment: str) -> str:
 
 CLASS_LABEL = "fleet/class"
 NODE_LABEL = "fleet/node"
+POD_LABEL = "fleet/pod"
 DRIVER_LABEL = "fleet/driver"
 PARTITION_LABEL = "fleet/partition"
 LEVEL_LABEL_PREFIX = "fleet/"

@@ -8,6 +8,7 @@ it keeps.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import subprocess
@@ -17,6 +18,14 @@ from pathlib import Path
 from typing import Any
 
 END_WITHIN_S = 5
+
+
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
+
+def _end_with_parent() -> None:
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Keeper:
@@ -29,7 +38,8 @@ class Keeper:
         """Start a program that the kernel ends with us; its output goes to the end of a file."""
         with Path(log).open("ab") as out:
             self._children[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *argv],
+                argv,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (no threads; done when Popen returns)
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
