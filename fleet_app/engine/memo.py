@@ -24,3 +24,5 @@ class Memo:
     uplinks: set[tuple[str, ...]] | None = None
     asked: int = 0
     """How many were asked to leave for gangs in this decision (R9)."""
+    keepers: int = 0
+    """For how many that wait anything was kept in this decision (O10)."""

@@ -22,6 +22,7 @@ from fleet_app.engine import (
     reserving,
 )
 from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
+from fleet_app.engine.fullness import emptiness, tightness
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Tally
 from fleet_app.engine.plan import Action, DomainRoom, Reason, Wait
@@ -115,10 +116,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     if ledger.available(workload.team) < workload.gpus:
         return None
 
-    def tightness(node: Node) -> tuple[int, ...]:
-        return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
-
-    return matching.place(sought(ledger, workload), unreserved(ledger, workload, nodes), _free(ledger), tightness)
+    able = unreserved(ledger, workload, nodes)
+    return matching.place(sought(ledger, workload), able, _free(ledger), tightness(ledger), emptiness(ledger))
 
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
@@ -227,7 +226,7 @@ def _keep(ledger: Ledger, workload: Workload, *, for_room: bool) -> None:
     One that waits not `for_room` but for nominal keeps no nodes: nobody knows when it can have it.
     """
     wants, nodes = sought(ledger, workload), _nodes(ledger, workload)
-    if not Tally(wants, {node.name: node for node in nodes}, _empty(ledger)).ample:
+    if not Tally(wants, {node.name: node for node in nodes}, _empty(ledger)).ample or not reserving.may_keep(ledger):
         return
     ledger.booked[workload.team].append(workload)
     if not for_room:
