@@ -12,7 +12,20 @@ import typer
 from typer.core import TyperGroup
 
 from fleet_app import __version__
-from fleet_app.cli import ahead, booking, calendars, classes, fleets, health, looking, policies, show, upgrades, working
+from fleet_app.cli import (
+    ahead,
+    audits,
+    booking,
+    calendars,
+    classes,
+    fleets,
+    health,
+    looking,
+    policies,
+    show,
+    upgrades,
+    working,
+)
 from fleet_app.cli.options import add_command
 from fleet_app.engine.errors import FleetError
 
@@ -108,6 +121,7 @@ add_command(app, working.cancel)
 add_command(app, working.logs)
 add_command(app, looking.events)
 app.add_typer(policies.app, name="policy")
+add_command(app, audits.audit)
 add_command(app, demo)
 
 

@@ -39,6 +39,7 @@ GatewayUrl = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", callback=_json_asked, help="Print JSON; errors too, on stderr.")]
 Who = Annotated[str | None, typer.Option("--who", help="Who asks; default: you, at this machine.")]
+PolicyPath = Annotated[Path, typer.Argument(metavar="FILE", help="A policy (YAML).", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a workload.", show_default=False)]
 
 

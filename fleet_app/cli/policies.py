@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from fleet_app.cli import client, show
-from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, Who, add_command, me
+from fleet_app.cli import client, rendering, show
+from fleet_app.cli.options import DEFAULT_HOME, GatewayUrl, Home, Json, PolicyPath, Who, add_command, me
 from fleet_app.policy.fleet import check_fleet, load_fleet
 from fleet_app.policy.load import load_policy, policy_schema
 from fleet_app.policy.problems import refuse
@@ -19,16 +19,15 @@ from fleet_app.policy.problems import refuse
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Check, show, compare and change the policy.
+    help="""Check, show, compare, change and publish the policy.
 
 \b
   fleet policy validate clusters/demo.yaml
   fleet policy diff clusters/demo.yaml
   fleet policy apply clusters/demo.yaml
+  fleet policy render clusters/demo.yaml
 """,
 )
-
-PolicyPath = Annotated[Path, typer.Argument(metavar="FILE", help="A policy (YAML).", show_default=False)]
 
 
 def validate(
@@ -140,3 +139,4 @@ add_command(app, schema)
 add_command(app, show_policy, "show")
 add_command(app, diff)
 add_command(app, apply)
+add_command(app, rendering.render_policy, "render")

@@ -15,7 +15,8 @@ from fleet_app.engine.calendar import BookingAsk, Transfer
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.values import Node, Shape
 from fleet_app.policy.problems import Problem, closest, from_pydantic, refuse
-from fleet_app.policy.schema import PolicyFile, Section, entries
+from fleet_app.policy.schema import PolicyFile, entries
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import Name, PositiveGpus
 
 MOST_AT = 100_000_000_000.0

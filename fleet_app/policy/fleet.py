@@ -13,7 +13,8 @@ from pydantic import Field, ValidationError
 
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import Problem, from_pydantic
-from fleet_app.policy.schema import PolicyFile, Section
+from fleet_app.policy.schema import PolicyFile
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import Gpus, Mebibytes, MilliCpus, Name
 
 LABEL_PREFIX = "fleet/"

@@ -14,7 +14,7 @@ from pydantic import Field
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Group
 from fleet_app.policy.problems import Path, Problem, refuse
-from fleet_app.policy.schema import Section
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import Gpus, Mebibytes, MilliCpus, Name
 
 MOST_GROUPS = 8

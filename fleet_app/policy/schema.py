@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from fleet_app.policy.kubernetes import Kubernetes
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import (
     Gpus,
     LabelKey,
@@ -27,12 +29,6 @@ from fleet_app.policy.units import (
 
 WorkloadKind = Literal["gang", "backfill"]
 NoticeKind = Literal["library", "signal"]
-
-
-class Section(BaseModel):
-    """A part of a document: immutable, and with no key that is not known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Topology(Section):
@@ -333,6 +329,7 @@ class PolicyFile(Section):
     defaults: Defaults = Defaults()
     serving: Serving = Serving()
     accounting: Accounting = Accounting()
+    kubernetes: Kubernetes = Kubernetes()
 
     @property
     def service_priority(self) -> int:

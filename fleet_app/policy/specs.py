@@ -35,7 +35,8 @@ from fleet_app.policy.groups import (
     to_groups,
 )
 from fleet_app.policy.problems import Problem, closest, from_pydantic, refuse
-from fleet_app.policy.schema import NoticeKind, PolicyFile, Section, WorkloadKind
+from fleet_app.policy.schema import NoticeKind, PolicyFile, WorkloadKind
+from fleet_app.policy.section import Section
 from fleet_app.policy.units import Mebibytes, MilliCpus, Name, PositiveGpus, PositiveSeconds
 
 Model = TypeVar("Model", bound=BaseModel)

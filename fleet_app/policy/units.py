@@ -6,6 +6,7 @@ back. Does not know what a quantity is used for.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from decimal import Decimal
 from typing import Annotated
@@ -126,6 +127,15 @@ def _check_level(value: str) -> str:
     return value
 
 
+def _check_cidr(value: str) -> str:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        fix = "Write for example 10.20.0.0/16, with nothing set behind the prefix"
+        raise _refused("must be a block of addresses", fix) from None
+    return value
+
+
 def _check_label(value: str) -> str:
     prefix, slash, name = value.rpartition("/")
     sound = _LABEL_NAME.fullmatch(name) and (not slash or _LABEL_PREFIX.fullmatch(prefix)) and len(prefix) <= 253
@@ -156,6 +166,9 @@ Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "stri
 
 LevelName = Annotated[str, AfterValidator(_check_level)]
 """Name of a topology level; nodes carry the label `fleet/<level>`."""
+
+Cidr = Annotated[str, AfterValidator(_check_cidr)]
+"""A block of IP addresses."""
 
 LabelKey = Annotated[str, AfterValidator(_check_label)]
 """Key of a label of Kubernetes nodes."""

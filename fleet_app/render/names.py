@@ -29,6 +29,9 @@ TAINT_KEY = CLASS_LABEL
 
 TAINT_EFFECT = "NoSchedule"
 
+NOTE = "fleet/note"
+"""Annotation of what is rendered: what a reader should know of it."""
+
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 GANG_ANNOTATIONS = {
@@ -46,6 +49,9 @@ No key on a pod opts out of a repair that replaces its node: EKS and GKE repair 
 goes past do-not-disrupt. Nor should the GPU operator's driver upgrade skip a pod that has GPUs. All of these cordon
 first, and evict: the cordon makes the arbiter move the gang, and until it has, evictions are refused.
 """
+
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
+"""What GPUs are asked for by, of the device plugins there are: names begin so."""
 
 FORCED_EVICTION = "descheduler.alpha.kubernetes.io/evict"
 """The descheduler evicts what has this, whatever else the pod says."""

@@ -392,6 +392,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "cancel",
         "logs",
         "events",
+        "audit",
         "demo",
         "policy",
         "policy validate",
@@ -400,7 +401,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
     ]
     text = reference()
     assert [line for line in text.splitlines() if line.startswith("###")][1:] == [
-        f"### `fleet {command}`" for command in [*commands, "policy diff", "policy apply"]
+        f"### `fleet {command}`" for command in [*commands, "policy diff", "policy apply", "policy render"]
     ]
     assert text.count("Example") >= len(commands)
     assert max(map(len, text.splitlines())) <= 120

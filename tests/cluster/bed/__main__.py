@@ -9,7 +9,8 @@ import sys
 from tests.cluster.bed import beds
 
 if __name__ == "__main__":
-    with {"api": beds.api, "full": beds.full}[sys.argv[1] if sys.argv[1:] else "full"]() as cluster:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), getattr(beds, sys.argv[1] if sys.argv[1:] else "full")() as cluster:
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        signal.pause()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import image
-from tests.cluster.bed import control, dns, network, node, oci, operator
+from tests.cluster.bed import control, dns, network, node, oci, operator, storage
 from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, PAUSE, Module, built
 from tests.cluster.bed.client import Cluster
 from tests.cluster.bed.folder import run_folder
@@ -68,18 +68,20 @@ def full() -> Iterator[Cluster]:
             operator.define(cluster)
             for place in places:
                 node.join(programs, place, folder / place.name, plane)
-            _furnish(cluster)
+            _furnish(cluster, folder)
             yield cluster
 
 
-def _furnish(cluster: Cluster) -> None:
-    """Label the nodes, pretend that they have GPUs, and install what every cluster has."""
+def _furnish(cluster: Cluster, folder: Path) -> None:
+    """Label and taint the nodes, pretend that they have GPUs, and install what every cluster has."""
     cluster.wait_until(lambda: len(cluster.get("nodes")["items"]) == len(NODES), "nodes to register", READY_WITHIN_S)
     gpus = {"nvidia.com/gpu": GPUS}
     patch = f'{{"status": {{"capacity": {gpus}, "allocatable": {gpus}}}}}'.replace("'", '"')
     for name, labels in NODES.items():
         cluster.kubectl("label", "node", name, *(f"{key}={value}" for key, value in labels.items()))
+        cluster.kubectl("taint", "node", name, f"fleet/class={labels['fleet/class']}:NoSchedule")
         cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={patch}")
+    storage.provide(cluster, folder / "volumes")
     dns.run(cluster, _name(COREDNS))
     operator.run_inside(cluster, _name(KUBERAY))
     limit = f"--timeout={READY_WITHIN_S}s"

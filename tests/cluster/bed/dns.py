@@ -83,5 +83,6 @@ def _pod(image: str) -> dict[str, Any]:
     return {
         "serviceAccountName": NAME,
         "containers": [container],
+        "tolerations": [{"operator": "Exists"}],
         "volumes": [{"name": "config", "configMap": {"name": NAME}}],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import subprocess
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -53,8 +53,7 @@ def _remove(folder: Path) -> None:
     for group in sorted(_groups(folder.name), reverse=True):
         with contextlib.suppress(OSError):
             group.rmdir()
-    # Two stores of images are many small files, for which Python takes its time.
-    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=False, timeout=300)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _groups(name: str) -> Iterator[Path]:
