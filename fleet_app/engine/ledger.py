@@ -142,6 +142,10 @@ class Ledger:
         away = node.condition is Condition.DOWN and node.down_since is not None
         return away and self.now - (node.down_since or 0.0) < self.policy.health.tolerance_s
 
+    def may_end(self) -> Iterable[Workload]:
+        """Return who may have to end without being asked for its room, by name: whoever has nodes."""
+        return self.holding
+
     def give(self, team: str, nodes: Iterable[str], shape: Shape, *, firm: bool) -> None:
         """Take one bundle's room on each node, and the quota for all of them, from now on."""
         gpus = 0
