@@ -43,11 +43,10 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
     for line in in_turn(ledger, watch):
         workload = line.first
         ahead = _ahead(first, workload) if first else None
-        question = _asked(ledger, line) if ahead is None else (workload.team, ahead)
+        question = _asked(ledger, line.asked, workload) if ahead is None else (workload.team, ahead)
         known = refused.get(question)
         if known is not None and workload.name != watch:
-            yield known.of(workload.name)
-            yield from _alike(line)
+            yield from _to_all(line, known.of(workload.name))
             continue
         for part in _answer(ledger, workload, gate, ahead, watched=workload.name == watch):
             if not isinstance(part, Wait):
@@ -58,16 +57,13 @@ def step(ledger: Ledger, watch: str | None = None, gate: Gate | None = None) -> 
                 first.setdefault(workload.team, []).append(workload)
             if part.reason not in ITS_OWN:
                 refused[question] = part
-            yield part
-            if not strict and part.reason not in ITS_OWN:
-                yield from _alike(line)
+            yield from (part,) if strict or part.reason in ITS_OWN else _to_all(line, part)
 
 
-def _alike(line: Line) -> Iterator[Alike]:
-    """Yield those that ask for the same as the first of a line, which was refused: they are as well."""
+def _to_all(line: Line, wait: Wait) -> Sequence[Wait | Alike]:
+    """Return the refusal of the first of a line, and that all who ask for the same are refused as well."""
     names = line.refuse()
-    if names:
-        yield Alike(line.first.name, names)
+    return (wait, Alike(wait.workload, names)) if names else (wait,)
 
 
 def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str | None:
@@ -78,10 +74,9 @@ def _ahead(first: Mapping[str, Sequence[Workload]], workload: Workload) -> str |
     return None
 
 
-def _asked(ledger: Ledger, line: Line) -> object:
+def _asked(ledger: Ledger, asked: int, workload: Workload) -> object:
     """Return what the answer depends on; whether it was torn down only where spares are kept for such (P8)."""
-    first = line.first
-    return (line.asked, passed(ledger, first), is_barred(ledger, first))
+    return (asked, passed(ledger, workload), is_barred(ledger, workload))
 
 
 def _answer(ledger: Ledger, workload: Workload, gate: Gate | None, ahead: str | None, *, watched: bool) -> Answer:

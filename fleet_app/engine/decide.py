@@ -94,5 +94,5 @@ def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:
         elif part.workload not in moving:
             moving.add(part.workload)
             actions.append(part)
-    answers = tuple(waits[name] for name in sorted(waits))
+    answers = tuple([waits[name] for name in sorted(waits)])
     return Plan(actions=tuple(actions), holds=tuple(ledger.holds), answers=answers, alike=tuple(sorted(alike)))

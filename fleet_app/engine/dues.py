@@ -210,4 +210,4 @@ def _weight(tree: QuotaTree, team: str) -> int:
 
 
 def _size(tree: QuotaTree) -> int:
-    return sum(size for name, size in tree.subtree.items() if tree.parent(name) is None)
+    return sum(size for name, size in tree.subtree.items() if len(tree.paths[name]) == 1)

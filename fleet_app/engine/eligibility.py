@@ -79,9 +79,10 @@ def is_open(ledger: Ledger, workload: Workload) -> Callable[[Node], bool]:
     return holds
 
 
-def booked_ahead(ledger: Ledger, workload: Workload) -> list[Workload]:
+def booked_ahead(ledger: Ledger, workload: Workload) -> Sequence[Workload]:
     """Return who waits for the nominal of the workload's team before it, but for those that it may pass (O4, O7)."""
-    return [ahead for ahead in ledger.booked.get(workload.team, ()) if not _passes(ledger, workload, ahead)]
+    booked = ledger.booked.get(workload.team, ())
+    return [ahead for ahead in booked if not _passes(ledger, workload, ahead)] if ledger.starts else booked
 
 
 def passed(ledger: Ledger, workload: Workload) -> tuple[object, ...]:

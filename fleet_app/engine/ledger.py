@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from fleet_app.engine import quota
@@ -23,7 +24,7 @@ from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.transfers import quotas_at
-from fleet_app.engine.values import NOTHING, Condition, Node, Shape, smaller, total
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape, left_of, smaller, total
 from fleet_app.engine.workload import Workload
 
 
@@ -69,6 +70,8 @@ class _Known:
     lost_gpu_s: dict[str, float] = field(default_factory=dict)
     lodgers: dict[str, Lodgers] = field(default_factory=dict)
     borrowed: dict[str, int] = field(default_factory=dict)
+    available: dict[str, int] = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
     alike: list[tuple[Node, int]] = field(default_factory=list)
 
 
@@ -87,7 +90,7 @@ class Ledger:
         """Enter every fact of the state once; the order of its parts means nothing."""
         self.policy = shifted(policy, state.crossings) if state.crossings else policy
         self.now = now
-        self.nodes = {node.name: node for node in sorted(state.nodes, key=lambda n: (n.domains, n.name))}
+        self.nodes = {node.name: node for node in sorted(state.nodes, key=attrgetter("domains", "name"))}
         for quarantined in state.quarantines:
             if quarantined.binds(now):
                 self.keep_out(quarantined.node)
@@ -122,9 +125,10 @@ class Ledger:
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
         key = (workload.priority, workload.kind)
-        if key not in self._known.classes:
-            self._known.classes[key] = class_of(self.policy, workload)
-        return self._known.classes[key]
+        known = self._known.classes.get(key)
+        if known is None:
+            known = self._known.classes[key] = class_of(self.policy, workload)
+        return known
 
     def keep_out(self, name: str) -> None:
         """Place nothing new on a node from now on; one that takes nothing anyway stays as it is."""
@@ -233,11 +237,22 @@ class Ledger:
 
     def available(self, team: str) -> int:
         """Return how many more GPUs the team may take now, and leave to others what is kept for them."""
-        return min(quota.available(self.tree, self.used, team), self.available_soon(team))
+        known = self._known.available.get(team)
+        if known is None:
+            left = min(quota.available(self.tree, self.used, team), self.available_soon(team))
+            known = self._known.available[team] = left
+        return known
 
     def available_soon(self, team: str) -> int:
         """Return how many more GPUs the team may take once everything that is leaving has left."""
         return quota.available(self.tree, self.used_soon, team)
+
+    def largest(self, team: str) -> int:
+        """Return the most GPUs that the team could ever take, with nothing else in use."""
+        known = self._known.largest.get(team)
+        if known is None:
+            known = self._known.largest[team] = quota.largest(self.tree, team)
+        return known
 
     def lodging(self, nodes: Iterable[str]) -> list[Workload]:
         """Return who on the nodes may be asked to leave and was not yet, by name."""
@@ -267,6 +282,8 @@ class Ledger:
     def _as_one(self, lodgers: Sequence[Workload]) -> Lodgers:
         if not lodgers:
             return NO_LODGERS
+        if len(lodgers) == 1:
+            return self._alone(lodgers[0])
         lost = [self.lost_gpu_s(one) / len(one.nodes) for one in lodgers]
         gpus = [one.shape.gpus for one in lodgers]
         priorities = [one.priority for one in lodgers]
@@ -279,6 +296,11 @@ class Ledger:
             all_lost=sum(lost),
             rates=tuple(sorted([(each / has, has) for each, has in zip(lost, gpus, strict=True) if has])),
         )
+
+    def _alone(self, lodger: Workload) -> Lodgers:
+        """Return one who is alone on a node: as most are, it is worth not to sort and to sum."""
+        lost, priority = self.lost_gpu_s(lodger) / len(lodger.nodes), lodger.priority
+        return Lodgers(lodger.shape, lodger.shape.gpus, priority, priority, lost, lost, ())
 
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""
@@ -309,13 +331,11 @@ class Ledger:
     def alike(self) -> list[tuple[Node, int]]:
         """Return one node of each sort, and how many there are: of one class, capacity and block, sound or not."""
         if not self._known.alike:
-            count: dict[object, int] = defaultdict(int)
-            first: dict[object, Node] = {}
+            sorts: dict[object, list[Node]] = defaultdict(list)
             for node in self.nodes.values():
-                sort = (node.domains, node.node_class, node.accelerator, node.driver, node.capacity)
-                count[sort] += 1
-                first.setdefault(sort, node)
-            self._known.alike = [(node, count[sort]) for sort, node in first.items()]
+                sort = (node.domains, node.node_class, node.accelerator, node.driver, node.capacity.parts)
+                sorts[sort].append(node)
+            self._known.alike = [(nodes[0], len(nodes)) for nodes in sorts.values()]
         return self._known.alike
 
     def _enter_all(self, state: FleetState) -> None:
@@ -328,8 +348,9 @@ class Ledger:
         seats: dict[str, list[Shape]] = defaultdict(list)
         leaving: list[Workload] = []
         for workload in self.holding:
-            self._enter(workload, taken, seats)
-            if workload.leaving:
+            leaves = workload.leaving
+            self._enter(workload, taken, seats, stays=not leaves)
+            if leaves:
                 leaving.append(workload)
         for service in state.services:
             for grant in service.grants:
@@ -337,8 +358,9 @@ class Ledger:
                 self.replicas[grant.node] += 1
             taken[service.team] += service.shape.gpus * len(service.grants)
             self.firm[service.team] += service.shape.gpus * len(service.grants)
-        for node in self.free.keys() & seats.keys():
-            self.free[node] -= total(seats[node])
+        for node, shapes in seats.items():
+            if node in self.free:
+                self.free[node] = left_of(self.free[node], shapes)
         for name, free in self.free.items():
             self.most_gpus[name] = free.gpus + sum([lodger.shape.gpus for lodger in self.lodgers.get(name, ())])
         for team in sorted(taken):
@@ -352,7 +374,7 @@ class Ledger:
         if self.calendar is not None:
             self.calendar.seat_all(self.holding, self.class_of)
 
-    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]]) -> None:
+    def _enter(self, workload: Workload, taken: dict[str, int], seats: dict[str, list[Shape]], *, stays: bool) -> None:
         """Charge a workload and seat it; one of several shapes lodges on a node with the shape that it has there."""
         mixed = bool(workload.groups)
         gpus = workload.gpus if mixed else workload.shape.gpus * len(workload.nodes)
@@ -360,7 +382,6 @@ class Ledger:
         yields = self.class_of(workload).yields
         if not yields:
             self.firm[workload.team] += gpus
-        stays = not workload.leaving
         elastic = workload.minimum is not None
         if elastic:
             self.going += [member_of(workload, node) for node in self.members.enter(workload)] if stays else []
@@ -393,10 +414,11 @@ class Ledger:
     def _charge_soon(self, team: str, gpus: int) -> None:
         quota.charge(self.tree, self.used_soon, team, gpus)
         self._known.borrowed.clear()
+        self._known.available.clear()
 
 
 def _by_phase(workloads: Sequence[Workload]) -> tuple[list[Workload], list[Workload]]:
     """Return those that wait, in no order, and those that have nodes, by name."""
     queued = Phase.QUEUED
     holding = [one for one in workloads if one.phase is not queued and one.holding]
-    return [one for one in workloads if one.phase is queued], sorted(holding, key=lambda one: one.name)
+    return [one for one in workloads if one.phase is queued], sorted(holding, key=attrgetter("name"))

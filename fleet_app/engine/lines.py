@@ -48,7 +48,7 @@ class Line:
     @property
     def first(self) -> Workload:
         """Return who is next."""
-        return self._sorts[0][-1].first
+        return self._sorts[0][-1].waiting[-1]
 
     @property
     def asked(self) -> int:

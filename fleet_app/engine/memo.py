@@ -16,7 +16,7 @@ class Memo:
     """What the steps found out already in this decision, by what it depends on; each is kept by who finds it out."""
 
     eligible: dict[object, list[Node]] = field(default_factory=dict)
-    most_ever: dict[object, int] = field(default_factory=dict)
+    most_ever: dict[object, list[int]] = field(default_factory=dict)
     could_be_placed: dict[object, bool] = field(default_factory=dict)
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)
     indexes: dict[object, object] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.ordering import by_precedence
@@ -58,9 +59,9 @@ def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -
 
 def surplus(need: Need) -> list[Grant]:
     """Return the idle grants beyond the target, and those on nodes that may take nothing new (S5)."""
-    kept = set(need.kept)
-    gone = [grant for grant in _by_place(need.service.grants) if grant not in kept and not grant.occupied]
-    return gone + need.idle[::-1][: max(0, len(need.kept) - need.target)]
+    kept = set(need.idle)
+    gone = [grant for grant in need.service.grants if not grant.occupied and grant not in kept]
+    return _by_place(gone) + need.idle[::-1][: max(0, len(need.kept) - need.target)]
 
 
 def spare(needs: Sequence[Need], need: Need) -> list[Spare]:
@@ -109,7 +110,7 @@ def _usable(ledger: Ledger, grant: Grant) -> bool:
 
 
 def _by_place(grants: Iterable[Grant]) -> list[Grant]:
-    return sorted(grants, key=lambda grant: (grant.node, grant.name))
+    return sorted(grants, key=attrgetter("node", "name"))
 
 
 def _share_immediate(ledger: Ledger, needs: Sequence[Need], left: int) -> None:

@@ -9,7 +9,7 @@ takes beyond that is drawn from its parent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet_app.engine.policy import Quota
@@ -19,11 +19,13 @@ from fleet_app.engine.policy import Quota
 class QuotaTree:
     """The entries by name, with what each subtree holds and never lends, in GPUs.
 
-    `weights` is the least common multiple of all weights, so that shares by weight compare as whole numbers. `strict`
-    names the entries whose queues are taken strictly in order.
+    `paths` are, for each entry, itself and those above it, up to the top of its cohort. `weights` is the least common
+    multiple of all weights, so that shares by weight compare as whole numbers. `strict` names the entries whose queues
+    are taken strictly in order.
     """
 
     entries: Mapping[str, Quota]
+    paths: Mapping[str, tuple[str, ...]]
     subtree: Mapping[str, int]
     kept: Mapping[str, int]
     weights: int
@@ -38,9 +40,14 @@ class QuotaTree:
             parent = entries[name].parent
             if parent is not None and parent in entries:
                 children.setdefault(parent, []).append(name)
+        leaves_first = _leaves_first(entries, children)
+        paths: dict[str, tuple[str, ...]] = {}
+        for name in reversed(leaves_first):
+            parent = entries[name].parent
+            paths[name] = (name,) if parent is None else (name, *paths.get(parent, ()))
         subtree: dict[str, int] = {}
         kept: dict[str, int] = {}
-        for name in _leaves_first(entries, children):
+        for name in leaves_first:
             quota = entries[name]
             below = children.get(name, [])
             own = max(0, quota.nominal_gpus - sum(entries[child].nominal_gpus for child in below))
@@ -48,12 +55,8 @@ class QuotaTree:
             limit = quota.lending_limit_gpus
             kept[name] = 0 if limit is None else max(0, subtree[name] - limit)
         weights = math.lcm(*(quota.weight for quota in entries.values()))
-        return cls(entries, subtree, kept, weights, frozenset(quota.name for quota in entries.values() if quota.strict))
-
-    def parent(self, name: str) -> str | None:
-        """Return the entry above, None at the top of a cohort."""
-        parent = self.entries[name].parent
-        return parent if parent in self.entries else None
+        strict = frozenset(quota.name for quota in entries.values() if quota.strict)
+        return cls(entries, paths, subtree, kept, weights, strict)
 
     def nominal(self, name: str) -> int:
         """Return the GPUs that are the entry's own; none for an entry that does not exist."""
@@ -66,18 +69,17 @@ def available(tree: QuotaTree, usage: Mapping[str, int], name: str) -> int:
 
     What is kept is never lent, so an excess elsewhere does not reach it.
     """
-    parent = tree.parent(name)
-    used = usage.get(name, 0)
-    if parent is None:
-        return tree.subtree[name] - used
-    kept = tree.kept[name]
-    from_parent = available(tree, usage, parent)
-    limit = tree.entries[name].borrowing_limit_gpus
-    if limit is not None:
-        drawn = max(0, used - kept)
-        from_parent = min(from_parent, tree.subtree[name] - kept - drawn + limit)
-    own = max(0, kept - used)
-    return own + max(0, from_parent) if own else from_parent
+    *below, top = tree.paths[name]
+    left = tree.subtree[top] - usage.get(top, 0)
+    for entry in reversed(below):
+        used, kept = usage.get(entry, 0), tree.kept[entry]
+        limit = tree.entries[entry].borrowing_limit_gpus
+        if limit is not None:
+            drawn = max(0, used - kept)
+            left = min(left, tree.subtree[entry] - kept - drawn + limit)
+        own = max(0, kept - used)
+        left = own + max(0, left) if own else left
+    return left
 
 
 def largest(tree: QuotaTree, name: str) -> int:
@@ -92,10 +94,10 @@ def charge(tree: QuotaTree, usage: dict[str, int], name: str, gpus: int) -> None
     """
     if name not in tree.entries:
         usage[name] = usage.get(name, 0) + gpus
-    for entry in _upwards(tree, name):
-        before = max(0, usage.get(entry, 0) - tree.kept[entry])
-        usage[entry] = usage.get(entry, 0) + gpus
-        gpus = max(0, usage[entry] - tree.kept[entry]) - before
+    for entry in tree.paths.get(name, ()):
+        before, kept = usage.get(entry, 0), tree.kept[entry]
+        after = usage[entry] = before + gpus
+        gpus = max(0, after - kept) - max(0, before - kept)
         if gpus == 0:
             return
 
@@ -112,21 +114,13 @@ def shares_with(tree: QuotaTree, usage: Mapping[str, int], team: str, gpus: int)
     is what it draws beyond all that it and those below it have to share. In units that all entries share.
     """
     found: dict[str, int] = {}
-    for entry in _upwards(tree, team):
-        if found and tree.parent(entry) is None:
-            break
+    path = tree.paths.get(team, ())
+    for entry in path[:-1] or path:
         used, kept = usage.get(entry, 0), tree.kept[entry]
         own = tree.nominal(entry) if entry == team else tree.subtree[entry]
         found[entry] = max(0, used + gpus - own) * (tree.weights // tree.entries[entry].weight)
         gpus = max(0, used + gpus - kept) - max(0, used - kept)
     return found or {team: max(0, usage.get(team, 0) + gpus) * tree.weights}
-
-
-def _upwards(tree: QuotaTree, name: str) -> Iterator[str]:
-    entry: str | None = name if name in tree.entries else None
-    while entry is not None:
-        yield entry
-        entry = tree.parent(entry)
 
 
 def _leaves_first(entries: Mapping[str, Quota], children: Mapping[str, list[str]]) -> list[str]:

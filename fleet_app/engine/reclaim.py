@@ -47,22 +47,36 @@ def find(
     Only nodes that are open to the asker count. Nobody leaves when what is coming free anyway is enough.
     """
     rooms = rooms_of(ledger, asker.shape, nodes)
-    single = _single(ledger, asker, rooms, is_open) if asker.bundles == 1 else None
-    nodes = [node for node in (rooms.ever() if single is None else _nodes_of(rooms, single)) if is_open(node)]
-    trial = Trial(ledger, asker, nodes)
-    victims = single or (() if trial.enough() else _victims(ledger, asker, trial, rooms))
-    if victims is None and ledger.members.parents:
-        victims, trial = _wholes(ledger, asker, nodes, rooms), Trial(ledger, asker, nodes)
-    if victims is None:
-        return None
-    trial.leave(victim for victim in victims if victim.name not in trial.gone)
+    trial = _single(ledger, asker, rooms, is_open) if asker.bundles == 1 else None
+    if trial is None:
+        trial = _several(ledger, asker, rooms, [node for node in rooms.ever() if is_open(node)])
+    return None if trial is None else _placed(ledger, asker, trial)
+
+
+def _placed(ledger: Ledger, asker: Asker, trial: Trial) -> Eviction | None:
+    """Return the best placement once those have left who leave in the trial; of equals where nobody is waited for."""
 
     def tightness(node: Node) -> tuple[int, ...]:
         return (not asker.shape.fits(ledger.free[node.name]), trial.room[node.name].gpus)
 
     used = uplinks(ledger, asker.bundles)
     chosen = placement.place(trial.fitting(), asker.bundles, asker.depth, tightness, used)
+    victims = tuple([trial.gone[name] for name in sorted(trial.gone)])
     return None if chosen is None else Eviction(nodes=chosen, victims=victims)
+
+
+def _several(ledger: Ledger, asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> Trial | None:
+    """Return a trial that the cheapest victims on all of the nodes have left, if any need; None when none would do."""
+    trial = Trial(ledger, asker, nodes)
+    if trial.enough():
+        return trial
+    victims = _victims(ledger, asker, trial, rooms)
+    if victims is None and ledger.members.parents:
+        victims, trial = _wholes(ledger, asker, nodes, rooms), Trial(ledger, asker, nodes)
+    if victims is None:
+        return None
+    trial.leave(victim for victim in victims if victim.name not in trial.gone)
+    return trial
 
 
 def may_ask_now(ledger: Ledger, victims: Victims) -> bool:
@@ -175,9 +189,8 @@ def _may_ask(ledger: Ledger, asker: Asker, lodger: Workload) -> bool:
 def most_room(ledger: Ledger, asker: Asker, node: Node) -> Shape:
     """Return the room on a node once all that may be asked to leave have left."""
     room = ledger.soon(node.name)
-    for victim in candidates(ledger, asker, ledger.lodgers.get(node.name, ())):
-        room += victim.shape
-    return room
+    able = candidates(ledger, asker, ledger.lodgers.get(node.name, ()))
+    return room + total([victim.shape for victim in able]) if able else room
 
 
 def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Test) -> Victims | None:
@@ -194,14 +207,15 @@ def cheapest(ledger: Ledger, able: Sequence[Workload], enough: Test, may_go: Tes
         if (best is not None and least > _and_a_rounding(best[0])) or not may_go(chosen):
             return
         if enough(chosen):
-            needed = pruned(ledger, chosen, enough)
-            best = min(filter(None, (best, (cost(ledger, needed), needed))), key=lambda known: known[0])
+            needed = pruned(ledger, chosen, enough) if len(chosen) > 1 else chosen
+            found = (cost(ledger, needed), needed)
+            best = found if best is None or found[0] < best[0] else best
             return
         for place, victim in enumerate(rest):
             more = (max(least[0], victim.priority), least[1] + ledger.lost_gpu_s(victim))
             search((*chosen, victim), more, rest[place + 1 :])
 
-    search((), (-1, 0.0), sorted(able, key=lambda one: _price(ledger, one)))
+    search((), (-1, 0.0), sorted(able, key=partial(_price, ledger)))
     return None if best is None else tuple(sorted(best[1], key=_name))
 
 
@@ -213,7 +227,7 @@ def _and_a_rounding(price: Cost) -> tuple[int, float]:
 def pruned(ledger: Ledger, victims: Iterable[Workload], enough: Test) -> Victims:
     """Drop every victim without whom it is still enough, the dearest first (R4)."""
     chosen = tuple(victims)
-    for victim in sorted(chosen, key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(chosen, key=partial(_price, ledger), reverse=True):
         rest = tuple(one for one in chosen if one.name != victim.name)
         if enough(rest):
             chosen = rest
@@ -226,15 +240,15 @@ def borrowers(ledger: Ledger, asker: Asker) -> Victims | None:
     for_the_books(ledger, asker, trial)
     if not trial.books_allow():
         return None
-    for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(trial.gone.values(), key=partial(_price, ledger), reverse=True):
         trial.stay(victim)
         if not trial.books_allow():
             trial.leave((victim,))
     return tuple(trial.gone[name] for name in sorted(trial.gone))
 
 
-def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node], bool]) -> Victims | None:
-    """Return the cheapest victims on any one node; None when nobody need leave there, or it is not as simple.
+def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node], bool]) -> Trial | None:
+    """Return a trial that the cheapest victims on any one node have left; None when it is not as simple, or none need.
 
     The nodes are taken in the order of the least that anybody there could cost, until that is dearer than the best.
     """
@@ -252,13 +266,12 @@ def _single(ledger: Ledger, asker: Asker, rooms: Rooms, is_open: Callable[[Node]
             best = found if best is None or found[0] < best[0] else best
     if best is None:
         return None
-    trial = Trial(ledger, asker, [node for node in _nodes_of(rooms, best[1]) if is_open(node)])
-    return best[1] if trial.may_go(best[1]) and trial.enough_without(best[1]) else None
-
-
-def _nodes_of(rooms: Rooms, victims: Victims) -> list[Node]:
-    """Return the nodes of victims on which the asker may run: a victim may also have others."""
-    return rooms.listed({name for victim in victims for name in victim.nodes})
+    theirs = rooms.listed({name for victim in best[1] for name in victim.nodes})  # one may have others as well
+    trial = Trial(ledger, asker, [node for node in theirs if is_open(node)])
+    if not trial.may_go(best[1]):
+        return None
+    trial.leave(best[1])
+    return trial if trial.enough() else None
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> Victims | None:
@@ -312,10 +325,11 @@ def _node_by_node(ledger: Ledger, asker: Asker, trial: Trial, rooms: Rooms) -> V
 def _by_least_cost(asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> list[tuple[Least, list[Node]]]:
     """Return the domains that have enough nodes, with the least priority and loss that they could cost."""
     found: list[tuple[Least, list[Node]]] = []
+    on_node = rooms.least()
     for kind in placement.uniform(nodes):
         for domain in placement.domains(kind, asker.depth).values():
             if len(domain) >= asker.bundles:
-                each = [rooms.least(node) for node in domain]
+                each = [on_node[node.name] for node in domain]
                 priority = sorted([least[0] for least in each])[asker.bundles - 1]
                 lost = sum(sorted([least[1] for least in each])[: asker.bundles])
                 found.append(((priority, lost), domain))
@@ -323,38 +337,38 @@ def _by_least_cost(asker: Asker, rooms: Rooms, nodes: Sequence[Node]) -> list[tu
 
 
 def _on_node(ledger: Ledger, asker: Asker, node: Node) -> Victims | None:
-    """Return the cheapest victims that make one bundle fit on the node; None when nothing would.
-
-    The answer to the same question is remembered: many ask for the same room of the same node in one decision.
-    """
-    room = ledger.soon(node.name)
-    if asker.shape.fits(room):
+    """Return the cheapest victims that make one bundle fit on the node; None when nothing would."""
+    room, shape = ledger.soon(node.name), asker.shape
+    if shape.fits(room):
         return ()
     able = candidates(ledger, asker, ledger.lodgers.get(node.name, ()))
     if not able:
         return None
-    borrowed = tuple([ledger.borrowed(one.team) for one in able])
-    question = (node.name, asker.shape, room, tuple(map(_name, able)), borrowed)
-    known = ledger.memo.cheapest_on
-    if question not in known:
-        known[question] = _fewest(ledger, asker.shape, room, able)
-    return known[question]
+    theirs = total([one.shape for one in able])
+    if not shape.fits_beside(room, theirs):
+        return None
+    to_spare = room + theirs - shape
+    if not any(one.shape.fits(to_spare) for one in able):
+        return tuple(sorted(able, key=_name))
+    return _fewest(ledger, shape, node, room, able)
 
 
-def _fewest(ledger: Ledger, shape: Shape, room: Shape, able: Sequence[Workload]) -> Victims | None:
-    """Return the cheapest of those that are able to leave with whom the shape fits into the room."""
+def _fewest(ledger: Ledger, shape: Shape, node: Node, room: Shape, able: Sequence[Workload]) -> Victims | None:
+    """Return the cheapest of those on a node that are able to leave and more than enough.
+
+    The answer to the same question is remembered: many ask for the same room of the same node in one decision.
+    """
 
     def enough(gone: Victims) -> bool:
         return shape.fits_beside(room, total([victim.shape for victim in gone]))
 
-    most = total([room, *(one.shape for one in able)])
-    if not shape.fits(most):
-        return None
-    if not any(shape.fits(most - spared.shape) for spared in able):
-        return tuple(sorted(able, key=_name))
-    if len(able) > EXACT_UP_TO:
-        return pruned(ledger, able, enough)
-    return cheapest(ledger, able, enough, lambda _: True)
+    borrowed = [ledger.borrowed(one.team) for one in able]
+    question = (node.name, shape.parts, room.parts, *map(_name, able), *borrowed)
+    known = ledger.memo.cheapest_on
+    if question not in known:
+        exact = len(able) <= EXACT_UP_TO
+        known[question] = cheapest(ledger, able, enough, lambda _: True) if exact else pruned(ledger, able, enough)
+    return known[question]
 
 
 def _in_domain(ledger: Ledger, asker: Asker, domain: Sequence[Node], needed: dict[str, Victims]) -> Victims | None:
@@ -376,7 +390,7 @@ def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
     """Let borrowers leave, the cheapest first, until the cohort's books allow the placement too (R5)."""
     if trial.books_allow():
         return
-    for one in sorted(ledger.lodging(ledger.nodes), key=lambda one: cost(ledger, (one,))):
+    for one in sorted(ledger.lodging(ledger.nodes), key=partial(_price, ledger)):
         if one.name not in trial.gone and _is_elsewhere(ledger, asker, trial, one):
             trial.leave((one,))
             if trial.books_allow():
@@ -385,7 +399,7 @@ def for_the_books(ledger: Ledger, asker: Asker, trial: Trial) -> None:
 
 def needed_of(ledger: Ledger, trial: Trial, *, room_only: bool = False) -> Victims:
     """Return those in the trial without whom it is not enough, the dearest spared first (R4)."""
-    for victim in sorted(trial.gone.values(), key=lambda one: cost(ledger, (one,)), reverse=True):
+    for victim in sorted(trial.gone.values(), key=partial(_price, ledger), reverse=True):
         trial.stay(victim)
         if not (trial.ample if room_only else trial.enough()):
             trial.leave((victim,))

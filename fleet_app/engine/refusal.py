@@ -5,10 +5,10 @@ Knows the ledger and where a workload may run. Changes nothing and chooses nothi
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
-from fleet_app.engine import placement, quota, reclaim
+from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
@@ -28,8 +28,9 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
-    broken, gpus = distrusted(ledger, workload), workload.gpus
-    most, left = _limits(ledger, workload, may_borrow=ledger.class_of(workload).borrows and not broken)
+    rules, broken, gpus = ledger.class_of(workload), distrusted(ledger, workload), workload.gpus
+    may_borrow = rules.borrows and not broken
+    most, left = _lent(ledger, workload.team, may_borrow=may_borrow) if rules.yields else _own(ledger, workload)
     if gpus > most:
         later = () if ledger.calendar is None else ledger.calendar.gaining(workload.team, gpus - most)
         if later:
@@ -39,10 +40,10 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     if gpus > left:
         reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
         return _quota_wait(workload, reason, left)
-    ahead = [] if ledger.class_of(workload).yields else booked_ahead(ledger, workload)
-    left -= sum(one.gpus for one in ahead)
+    ahead = () if rules.yields else booked_ahead(ledger, workload)
+    left -= sum([one.gpus for one in ahead])
     if ahead and gpus > left:
-        return _quota_wait(workload, Reason.RESERVED, left, tuple(one.name for one in ahead))
+        return _quota_wait(workload, Reason.RESERVED, left, tuple([one.name for one in ahead]))
     return None
 
 
@@ -106,18 +107,22 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
     """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
-    one, shape = workload, workload.shape
-    sort = (one.kind, one.priority, one.accelerator, one.within)
-    question = (*sort, shape.gpus, shape.cpu_milli, shape.memory_mib)
+    yields = ledger.class_of(workload).yields
+    question = (yields, workload.accelerator, workload.shape.parts)
     most = ledger.memo.most_ever.get(question)
     if most is None:
-        yields, levels = ledger.class_of(workload).yields, depth(ledger, workload)
-        counts: Counter[Block] = Counter()
-        for node, alike in ledger.alike():
-            if len(node.domains) >= levels and _would_hold(node, workload, yields=yields):
-                counts[node.block(levels)] += alike
-        most = ledger.memo.most_ever[question] = max(counts.values(), default=0)
-    return most
+        able = [(node, alike) for node, alike in ledger.alike() if _would_hold(node, workload, yields=yields)]
+        most = [_in_best_domain(able, level) for level in range(len(ledger.policy.levels) + 1)]
+        ledger.memo.most_ever[question] = most
+    return most[depth(ledger, workload)]
+
+
+def _in_best_domain(able: Sequence[tuple[Node, int]], level: int) -> int:
+    counts: dict[Block, int] = defaultdict(int)
+    for node, alike in able:
+        if len(node.domains) >= level:
+            counts[node.block(level)] += alike
+    return max(counts.values(), default=0)
 
 
 def _would_hold(node: Node, workload: Workload, *, yields: bool) -> bool:
@@ -164,16 +169,18 @@ def _room(
     )
 
 
-def _limits(ledger: Ledger, workload: Workload, *, may_borrow: bool) -> tuple[int, int]:
-    """Return the most GPUs its team could ever take for it, and what is left of that now."""
-    team = workload.team
-    nominal = ledger.tree.nominal(team)
-    if not ledger.class_of(workload).yields:
-        lends = 0 if ledger.calendar is None else ledger.calendar.lends(workload)
-        return nominal, ledger.firm_left(team) - lends
+def _own(ledger: Ledger, workload: Workload) -> tuple[int, int]:
+    """Return the most GPUs its team could ever take for what never yields, and what is left of that now."""
+    lends = 0 if ledger.calendar is None else ledger.calendar.lends(workload)
+    return ledger.tree.nominal(workload.team), ledger.firm_left(workload.team) - lends
+
+
+def _lent(ledger: Ledger, team: str, *, may_borrow: bool) -> tuple[int, int]:
+    """Return the most GPUs a team could ever take for what yields, and what is left of that now."""
     left = ledger.available(team)
     if may_borrow:
-        return quota.largest(ledger.tree, team), left
+        return ledger.largest(team), left
+    nominal = ledger.tree.nominal(team)
     return nominal, min(left, nominal - ledger.used.get(team, 0))
 
 

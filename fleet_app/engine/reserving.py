@@ -171,12 +171,13 @@ def _nearest_of(
 ) -> list[Node]:
     """Return one node a bundle that is kept for nobody, all in one of the blocks, those that fit first.
 
-    Of equally near ones those with the least idle now, which others could use meanwhile.
+    Of equally near ones those with the least idle now, which others could use meanwhile. What is kept for somebody
+    stays so in this decision, and is taken out of the blocks.
     """
     levels, bundles = depth(ledger, workload), workload.bundles
     fit_in = Counter(node.block(levels) for node in fitting)
-    for block in sorted(blocks, key=lambda one: (-fit_in[one], one)):
-        nodes = [node for node in blocks[block] if node.name not in ledger.reserved]
+    for block in sorted(blocks, key=lambda one: (-fit_in.get(one, 0), one)):
+        nodes = blocks[block] = [node for node in blocks[block] if node.name not in ledger.reserved]
         if len(nodes) >= bundles:
             break
     else:

@@ -7,7 +7,7 @@ not know who may be asked to leave for whom: that every lodger goes is the most 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.values import Node, Shape
@@ -19,7 +19,10 @@ NOBODY: Least = (-1, 0.0)
 
 
 class Rooms:
-    """The nodes of one list on which one shape fits, each answer in the order of that list."""
+    """The nodes of one list on which one shape fits, each answer in the order of that list.
+
+    An answer stands until the next question. Whom lodgers would make room for is looked into only once it is asked.
+    """
 
     def __init__(self, ledger: Ledger, shape: Shape, nodes: Sequence[Node]) -> None:
         """Look at every node once."""
@@ -27,87 +30,122 @@ class Rooms:
         self._shape = shape
         self._nodes = nodes
         self._places = {node.name: place for place, node in enumerate(nodes)}
-        self._now: set[int] = set()
-        self._soon: set[int] = set()
-        self._least: dict[int, Least] = {}
-        """By place; a node that is not in it would not do with every lodger gone."""
-        self._lists: dict[str, list[Node]] = {}
+        self._now = _Some(nodes, [place for name, place in self._places.items() if shape.fits(ledger.free[name])])
+        self._later: _Later | None = None
         self._read = len(ledger.changed)
-        for name, place in self._places.items():
-            if shape.gpus <= ledger.most_gpus[name]:
-                self._look(name, place)
-        self._cheapest = sorted([(least, place) for place, least in self._least.items()])
 
     def now(self) -> Sequence[Node]:
         """Return the nodes with room that is free."""
-        return self._listed("now", self._now)
+        self._catch_up()
+        return self._now.nodes
 
     def soon(self) -> Sequence[Node]:
         """Return the nodes with room once everything that is leaving has left."""
-        return self._listed("soon", self._soon)
+        return self._caught_up().soon.nodes
 
     def ever(self) -> Sequence[Node]:
         """Return the nodes with room once every lodger has left too."""
-        return self._listed("ever", self._least)
+        return self._caught_up().ever.nodes
 
     def cheapest(self) -> Iterator[tuple[Least, Node]]:
         """Yield the nodes with room once every lodger has left, those first where least could have to be lost."""
-        self._catch_up()
-        return ((least, self._nodes[place]) for least, place in self._cheapest)
+        return ((least, self._nodes[place]) for least, place in self._caught_up().cheapest)
 
     def listed(self, names: Collection[str]) -> list[Node]:
         """Return the nodes of the list that have one of the names, full or not."""
         return [self._nodes[place] for place in sorted(self._places[name] for name in names if name in self._places)]
 
-    def least(self, node: Node) -> Least:
-        """Return the least that could have to be lost on a node of the list on which the shape fits ever."""
-        self._catch_up()
-        return self._least[self._places[node.name]]
+    def least(self) -> Mapping[str, Least]:
+        """Return the least that could have to be lost on each node on which the shape fits ever, by its name."""
+        return self._caught_up().least
 
-    def _listed(self, what: str, places: Collection[int]) -> Sequence[Node]:
-        """Return an answer, which stays the same until something on a node of the list changes."""
+    def _caught_up(self) -> _Later:
         self._catch_up()
-        known = self._lists.get(what)
-        if known is None:
-            nodes = self._nodes
-            known = self._lists[what] = [nodes[place] for place in sorted(places)]
-        return known
+        if self._later is None:
+            self._later = _Later(self._ledger, self._shape, self._nodes)
+        return self._later
 
     def _catch_up(self) -> None:
         changed = self._ledger.changed
         if self._read == len(changed):
             return
-        for name in sorted(set(changed[self._read :]) & self._places.keys()):
-            self._lists.clear()
-            place = self._places[name]
-            before = self._least.pop(place, None)
-            self._now.discard(place)
-            self._soon.discard(place)
-            if self._shape.gpus <= self._ledger.most_gpus[name]:
-                self._look(name, place)
-            self._move(place, before, self._least.get(place))
+        for name in dict.fromkeys(changed[self._read :]):
+            place = self._places.get(name)
+            if place is not None:
+                self._now.put(place, there=self._shape.fits(self._ledger.free[name]))
+                if self._later is not None:
+                    self._later.look(name, place)
         self._read = len(changed)
 
-    def _move(self, place: int, before: Least | None, after: Least | None) -> None:
-        if before != after:
-            if before is not None:
-                del self._cheapest[bisect_left(self._cheapest, (before, place))]
-            if after is not None:
-                insort(self._cheapest, (after, place))
 
-    def _look(self, name: str, place: int) -> None:
-        ledger, shape = self._ledger, self._shape
-        free, coming = ledger.free[name], ledger.coming.get(name)
-        if shape.fits(free):
-            self._now.add(place)
-        if shape.fits(free) if coming is None else shape.fits_beside(free, coming):
-            self._soon.add(place)
-            self._least[place] = NOBODY
+class _Some:
+    """Some nodes of a list, in its order."""
+
+    def __init__(self, nodes: Sequence[Node], places: list[int]) -> None:
+        """Begin with these places, which are in order."""
+        self._all = nodes
+        self._places = places
+        self.nodes = [nodes[place] for place in places]
+
+    def put(self, place: int, *, there: bool) -> None:
+        """Let a node be among them, or not."""
+        at = bisect_left(self._places, place)
+        known = at < len(self._places) and self._places[at] == place
+        if there and not known:
+            self._places.insert(at, place)
+            self.nodes.insert(at, self._all[place])
+        elif known and not there:
+            del self._places[at], self.nodes[at]
+
+
+class _Later:
+    """Where the shape fits once something has left, and what could have to be lost for that."""
+
+    def __init__(self, ledger: Ledger, shape: Shape, nodes: Sequence[Node]) -> None:
+        self._ledger = ledger
+        self._shape = shape
+        self.least: dict[str, Least] = {}
+        """By name; a node that is not in it would not do with every lodger gone."""
+        soon: list[int] = []
+        ever: list[int] = []
+        self.cheapest: list[tuple[Least, int]] = []
+        for place, node in enumerate(nodes):
+            least = self._least_on(node.name)
+            if least is not None:
+                self.least[node.name] = least
+                self.cheapest.append((least, place))
+                ever.append(place)
+                if least == NOBODY:
+                    soon.append(place)
+        self.cheapest.sort()
+        self.soon, self.ever = _Some(nodes, soon), _Some(nodes, ever)
+
+    def look(self, name: str, place: int) -> None:
+        """Look again at a node on which something changed."""
+        before, after = self.least.pop(name, None), self._least_on(name)
+        if after is not None:
+            self.least[name] = after
+        if before == after:
             return
+        if before is not None:
+            del self.cheapest[bisect_left(self.cheapest, (before, place))]
+        if after is not None:
+            insort(self.cheapest, (after, place))
+        if before is None or after is None:
+            self.ever.put(place, there=after is not None)
+        if NOBODY in {before, after}:
+            self.soon.put(place, there=after == NOBODY)
+
+    def _least_on(self, name: str) -> Least | None:
+        """Return the least that could have to be lost on a node for the shape to fit; None when it never would."""
+        ledger, shape = self._ledger, self._shape
+        if shape.gpus > ledger.most_gpus[name]:
+            return None
+        room = ledger.soon(name)
+        if shape.fits(room):
+            return NOBODY
         lodgers = ledger.lodgers_of(name)
-        room = free if coming is None else free + coming
-        if shape.fits_beside(room, lodgers.room):
-            self._least[place] = lodgers.at_least(max(0, shape.gpus - room.gpus))
+        return lodgers.at_least(max(0, shape.gpus - room.gpus)) if shape.fits_beside(room, lodgers.room) else None
 
 
 def rooms_of(ledger: Ledger, shape: Shape, nodes: Sequence[Node]) -> Rooms:

@@ -72,7 +72,4 @@ class Shares:
         return tuple(reversed(shares)), place(first)
 
     def _upwards(self, team: str) -> list[str]:
-        path = [team]
-        while path[-1] in self._tree.entries and (parent := self._tree.parent(path[-1])) is not None:
-            path.append(parent)
-        return [*path, TOP]
+        return [*self._tree.paths.get(team, (team,)), TOP]

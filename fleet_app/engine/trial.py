@@ -7,7 +7,7 @@ what victims cost or which to choose.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,12 +58,12 @@ class Trial:
         self.room = {name: ledger.soon(name) for name in self.nodes}
         self.books = dict(ledger.used_soon)
         self.gone: dict[str, Workload] = {}
-        self.fits: Counter[Block] = Counter(
-            self.nodes[name].block(self.asker.depth) for name, room in self.room.items() if asker.shape.fits(room)
-        )
+        self.fits: dict[Block, int] = defaultdict(int)
+        for node in self.fitting():
+            self.fits[node.block(asker.depth)] += 1
         self.tally = None if asker.sought is None else Tally(asker.sought, self.nodes, self.has_room)
         self.ample = (
-            sum(count >= asker.bundles for count in self.fits.values()) if self.tally is None else self.tally.ample
+            sum([count >= asker.bundles for count in self.fits.values()]) if self.tally is None else self.tally.ample
         )
 
     def leave(self, victims: Iterable[Workload]) -> None:
@@ -122,8 +122,10 @@ class Trial:
         return [node for name, node in self.nodes.items() if self.asker.shape.fits(self.room[name])]
 
     def _exempt(self, victim: Workload) -> bool:
-        here = any(name in self.nodes for name in victim.nodes)
-        return victim.team == self.asker.team or (here and (self.asker.anyone or self.asker.passed_by(victim)))
+        if victim.team == self.asker.team:
+            return True
+        may_be_asked = self.asker.anyone or self.asker.passed_by(victim)
+        return may_be_asked and any(name in self.nodes for name in victim.nodes)
 
     def _move(self, victim: Workload, *, leaves: bool) -> None:
         quota.charge(self.ledger.tree, self.books, victim.team, -victim.gpus if leaves else victim.gpus)

@@ -15,6 +15,7 @@ from fleet_app.engine.lines import Line, Sort, place
 from fleet_app.engine.ordering import Rank, by_priority, ranking
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.shares import Shares
+from fleet_app.engine.workload import Workload
 
 
 def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
@@ -40,7 +41,8 @@ def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
 def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list[Sort]]:
     """Return the sorts of work that wait, by their rank, and whether they were torn down."""
     rank = ranking(ledger.policy, ledger.now)
-    sorts: dict[object, Sort] = {}
+    bands: dict[tuple[Rank, bool], list[Sort]] = defaultdict(list)
+    sorts: dict[object, list[Workload]] = {}
     asks: dict[object, int] = {}
     for one in ledger.waiting:
         ranked = None if rank is by_priority else rank(one)
@@ -48,14 +50,13 @@ def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list
         key = (asked, one.requeued, one.max_run_s, one.grace_s, ranked, one.name == watch)
         known = sorts.get(key)
         if known is None:
-            sorts[key] = Sort(asks.setdefault(asked, len(asks)), [one])
+            sorts[key] = [one]
+            bands[rank(one), one.requeued].append(Sort(asks.setdefault(asked, len(asks)), sorts[key]))
         else:
-            known.waiting.append(one)
-    bands: dict[tuple[Rank, bool], list[Sort]] = defaultdict(list)
-    for sort in sorts.values():
-        if len(sort.waiting) > 1:
-            sort.waiting.sort(key=place, reverse=True)
-        bands[rank(sort.first), sort.first.requeued].append(sort)
+            known.append(one)
+    for alike in sorts.values():
+        if len(alike) > 1:
+            alike.sort(key=place, reverse=True)
     return bands
 
 
@@ -95,5 +96,4 @@ def _by_share(ledger: Ledger, lines: dict[str, Line]) -> Iterator[Line]:
 
 def _deep(tree: QuotaTree, team: str) -> bool:
     """Return whether a team lies more than one level below the top of its cohort."""
-    parent = tree.parent(team) if team in tree.entries else None
-    return parent is not None and tree.parent(parent) is not None
+    return len(tree.paths.get(team, ())) > 2

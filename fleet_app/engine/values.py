@@ -37,6 +37,11 @@ class Shape:
             memory_mib=self.memory_mib - other.memory_mib,
         )
 
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """Return the parts by themselves: equal for equal shapes, and looked up faster."""
+        return (self.gpus, self.cpu_milli, self.memory_mib)
+
     def fits(self, room: Shape) -> bool:
         """Return whether this shape fits into `room`, every part of it."""
         return self.gpus <= room.gpus and self.cpu_milli <= room.cpu_milli and self.memory_mib <= room.memory_mib
@@ -73,6 +78,15 @@ def total(shapes: Sequence[Shape]) -> Shape:
         gpus=sum([shape.gpus for shape in shapes]),
         cpu_milli=sum([shape.cpu_milli for shape in shapes]),
         memory_mib=sum([shape.memory_mib for shape in shapes]),
+    )
+
+
+def left_of(room: Shape, shapes: Sequence[Shape]) -> Shape:
+    """Return what the shapes leave of a room, part by part; parts may be negative."""
+    return Shape(
+        gpus=room.gpus - sum([shape.gpus for shape in shapes]),
+        cpu_milli=room.cpu_milli - sum([shape.cpu_milli for shape in shapes]),
+        memory_mib=room.memory_mib - sum([shape.memory_mib for shape in shapes]),
     )
 
 
