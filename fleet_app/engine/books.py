@@ -14,11 +14,12 @@ from dataclasses import replace
 from operator import attrgetter
 
 from fleet_app.engine import quota
-from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.ledger import Known, Ledger
+from fleet_app.engine.members import Members
+from fleet_app.engine.memo import Memo
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
-from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload
 
@@ -28,7 +29,8 @@ _NAME = attrgetter("name")
 class Books:
     """What every ledger of a policy enters: nodes, their room and lodgers, who holds what, and quota.
 
-    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices.
+    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices. What ledgers found
+    out about the policy and the nodes is kept for those that follow.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -48,16 +50,22 @@ class Books:
         self.leaving: list[Workload] = []
         self.odd: set[str] = set()
         self._away: dict[str, int] = {}
-        self._classes: dict[tuple[int, str], PriorityClass] = {}
+        self._down: set[str] = set()
+        self.classes: dict[tuple[int, str], PriorityClass] = {}
+        self.largest: dict[str, int] = {}
+        self.alike: list[tuple[Node, int]] = []
+        self._memo = Memo()
 
     @property
     def sound(self) -> bool:
         """Return whether no node is away and nothing is on a node that is not there."""
-        return not self._away and all(node.condition is not Condition.DOWN for node in self.nodes.values())
+        return not self._away and not self._down
 
     def node(self, old: Node | None, new: Node) -> None:
         """Enter a node, or what became of it."""
         less = new.capacity - new.foreign
+        (self._down.add if new.condition is Condition.DOWN else self._down.discard)(new.name)
+        self._memo, self.alike = Memo(), []
         if old is None:
             self.nodes[new.name] = new
             self.nodes = dict(sorted(self.nodes.items(), key=lambda item: (item[1].domains, item[0])))
@@ -92,10 +100,33 @@ class Books:
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
         key = (workload.priority, workload.kind)
-        known = self._classes.get(key)
+        known = self.classes.get(key)
         if known is None:
-            known = self._classes[key] = class_of(self.policy, workload)
+            known = self.classes[key] = class_of(self.policy, workload)
         return known
+
+    def memo(self, *, alike: bool) -> Memo:
+        """Return what ledgers found out about the nodes, for the next; if they are `alike` also who may use which."""
+        known = self._memo
+        if not alike:
+            return Memo(most_ever=known.most_ever)
+        return Memo(
+            eligible=known.eligible,
+            most_ever=known.most_ever,
+            could_be_placed=known.could_be_placed,
+            blocks=known.blocks,
+        )
+
+    def room_for(self, one: Workload) -> bool:
+        """Return whether so many nodes have so many GPUs free as a workload asks for; CPUs and memory may yet lack."""
+        left = one.bundles if one.minimum is None else one.minimum
+        least = min(shape.gpus for shape in one.shapes) if one.groups else one.shape.gpus
+        for room in self.free.values():
+            if room.gpus >= least:
+                left -= 1
+                if left <= 0:
+                    return True
+        return False
 
     def _seat(self, one: Workload, sign: int) -> None:
         if one.minimum is not None or one.slice is not None:
@@ -150,19 +181,25 @@ def _put(workloads: list[Workload], one: Workload, sign: int) -> None:
 class Following(Ledger):
     """A ledger that begins with what the books have, in place of entering every fact."""
 
-    def __init__(self, books: Books, now: float, waiting: Iterable[Workload]) -> None:
-        """Take a copy; what is leaving is counted as of now."""
-        super().__init__(FleetState(), books.policy, now)
-        self.tree = books.tree
+    def __init__(self, books: Books, now: float, waiting: Iterable[Workload], *, alike: bool = False) -> None:
+        """Take a copy; what is leaving is counted as of now. What a ledger finds out is shared.
+
+        `alike` is whether nothing will be different from other ledgers in who may use which nodes.
+        """
+        self.policy, self.now, self.tree, self.calendar = books.policy, now, books.tree, None
         self.nodes = dict(books.nodes)
         self.waiting, self.holding = list(waiting), list(books.holding)
-        self.free, self.empty = dict(books.free), dict(books.empty)
-        self.most_gpus = dict(books.most_gpus)
-        self.lodgers = defaultdict(list, books.lodgers)
-        self.replicas = defaultdict(int, books.replicas)
-        self.firm = defaultdict(int, books.firm)
-        self.limited = list(books.limited)
+        self.free, self.empty, self.most_gpus = dict(books.free), dict(books.empty), dict(books.most_gpus)
+        self.coming, self.leavers = {}, defaultdict(list)
+        self.lodgers, self.replicas = defaultdict(list, books.lodgers), defaultdict(int, books.replicas)
         self.used, self.used_soon = dict(books.used), dict(books.used)
+        self.firm, self.booked = defaultdict(int, books.firm), defaultdict(list)
+        self.reserved, self.starts = {}, {}
+        self.limited, self.leaving = list(books.limited), set()
+        self.members, self.going = Members(), []
+        self.holds, self.changed = [], []
+        self.memo = books.memo(alike=alike)
+        self._known = Known(classes=books.classes, largest=books.largest, alike=books.alike)
         self._sound = books.sound
         for one in books.leaving:
             self.release_soon(one)
@@ -171,5 +208,7 @@ class Following(Ledger):
         """Return who has to be looked at: where every node is sound only who is leaving or has a limit."""
         if not self._sound:
             return self.holding
+        if not self.leaving:
+            return self.limited
         told = [one for one in self.holding if one.name in self.leaving]
         return sorted({one.name: one for one in (*told, *self.limited)}.values(), key=_NAME)

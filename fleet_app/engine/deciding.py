@@ -9,7 +9,9 @@ is no decision. What is left out, and why that changes nothing:
   more are handed over, and it is decided again before anybody has acted on it.
 * In a strict queue all but the first few: nobody passes the first that waits (O6).
 * A decision for somebody who comes to wait behind one that was refused the same, or behind the first that waits in a
-  strict queue; and one for an end while nobody waits, in a fleet without services.
+  strict queue.
+* In a fleet without services a decision for an end while nobody waits, or while all who could be next yield, and find
+  no room for all of their bundles: who yields asks nobody to leave.
 
 Plans name fewer of those who wait, and are else the same (`tests/laws/test_deciding.py`). What rests on moments that
 nobody tells of (O8), and what is not entered change by change, is decided from all facts every time.
@@ -46,8 +48,9 @@ class Deciding:
         self._services = 0
         self._changed = True
         self._ended = False
+        self._claims = False
         self._coming: set[str] = set()
-        self._refused: dict[str | Sort, Place] = {}
+        self._refused: dict[str | Sort, Stopped] = {}
         self._follows = policy.ordering.ageing_s is None and policy.slicing is None and policy.boundary is None
 
     # What changes.
@@ -89,7 +92,7 @@ class Deciding:
         """Return whether somebody that was refused is in front of it, whom it cannot pass."""
         key = one.team if self.queues.in_line(one.team) else sort_of(one)
         ahead = self._refused.get(key)
-        return ahead is not None and ahead < self.queues.place(one)
+        return ahead is not None and ahead.place < self.queues.place(one)
 
     # What is decided.
 
@@ -102,10 +105,15 @@ class Deciding:
         if self.whole(facts):
             self._changed = True
             return decide(facts, self.policy, now)
-        idle = not self.queues.waiting and not self._services
-        if not (self._changed or due or (self._ended and not idle)):
+        if not (self._changed or due or (self._ended and self._room_matters())):
             return None
         return self._decided(facts, now)
+
+    def _room_matters(self) -> bool:
+        """Return whether what came free may change anything: for services, or for somebody who could be next."""
+        if self._services or self._claims:
+            return True
+        return any(not one.yields or self.books.room_for(one.workload) for one in self._refused.values())
 
     def whole(self, facts: FleetState) -> bool:
         """Return whether it has to be decided from all facts."""
@@ -124,18 +132,32 @@ class Deciding:
             if all(not one.more or stops[one.key] is not None for one in handed):
                 break
             count *= 4
-        self._refused = {key: place for key, place in stops.items() if place is not None}
+        self._refused = {
+            key: Stopped(place, one, yields=self.books.class_of(one).yields)
+            for key, (place, one) in ((key, stop) for key, stop in stops.items() if stop is not None)
+        }
         self._coming = {one.workload for one in plan.actions if isinstance(one, Admit)}
         self._changed = len(self._coming) < len(plan.actions)
         self._ended = False
+        self._claims = any(wait.reason in ITS_OWN for wait in waits.values())
         return plan
 
     def _planned(self, facts: FleetState, now: float, handed: Iterable[Handed]) -> Plan:
-        ledger = Following(self.books, now, [one for part in handed for _, one in part.first])
+        waiting = [one for part in handed for _, one in part.first]
+        alike = not (facts.services or facts.quarantines or facts.failures or self.policy.spares.nodes)
+        ledger = Following(self.books, now, waiting, alike=alike)
         for quarantined in facts.quarantines:
             if quarantined.binds(now):
                 ledger.keep_out(quarantined.node)
         return plan_of(ledger, steps(ledger, facts))
+
+
+class Stopped(NamedTuple):
+    """Somebody who was refused, and whom nobody behind it passes before something changes."""
+
+    place: Place
+    workload: Workload
+    yields: bool
 
 
 class Handed(NamedTuple):
@@ -145,12 +167,12 @@ class Handed(NamedTuple):
     first: Sequence[tuple[Place, Workload]]
     more: bool
 
-    def stops_at(self, waits: Mapping[str, Wait]) -> Place | None:
-        """Return the place of the first that waits and whom nobody behind it can pass; None where all can."""
+    def stops_at(self, waits: Mapping[str, Wait]) -> tuple[Place, Workload] | None:
+        """Return the first that waits and whom nobody behind it can pass, with its place; None where all can."""
         for place, one in self.first:
             wait = waits.get(one.name)
             if wait is not None and self._stops(wait):
-                return place
+                return place, one
         return None
 
     def _stops(self, wait: Wait) -> bool:

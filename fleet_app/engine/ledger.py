@@ -63,7 +63,7 @@ NO_LODGERS = Lodgers(NOTHING, 0, 0, 0, 0.0, 0.0, ())
 
 
 @dataclass(slots=True)
-class _Known:
+class Known:
     """Answers that the books have given already, until what they rest on changes."""
 
     classes: dict[tuple[int, str], PriorityClass] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Ledger:
         self.changed: list[str] = []
         self.memo = Memo()
         self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
-        self._known = _Known()
+        self._known = Known()
         self._enter_all(state)
 
     def class_of(self, workload: Workload) -> PriorityClass:
