@@ -87,15 +87,17 @@ class Books:
 
     def service(self, old: Service | None, new: Service) -> None:
         """Enter the grants that a service has now in place of those it had."""
-        before, after = () if old is None else old.grants, new.grants
-        if before == after:
-            return
-        for grants, sign in ((before, -1), (after, 1)):
-            for grant in grants:
-                self.replicas[grant.node] = self.replicas.get(grant.node, 0) + sign
-                self._room(grant.node, new.shape, -sign)
-                self._add_most(grant.node, -sign * new.shape.gpus)
-        self._charge(new.team, new.shape.gpus * (len(after) - len(before)), firm=True)
+        before = {grant.name: grant.node for grant in (() if old is None else old.grants)}
+        after = {grant.name: grant.node for grant in new.grants}
+        gone = [before[name] for name in before.keys() - after.keys()]
+        come = [after[name] for name in after.keys() - before.keys()]
+        for nodes, sign in ((gone, -1), (come, 1)):
+            for node in nodes:
+                self.replicas[node] = self.replicas.get(node, 0) + sign
+                self._room(node, new.shape, -sign)
+                self._add_most(node, -sign * new.shape.gpus)
+        if gone or come:
+            self._charge(new.team, new.shape.gpus * (len(come) - len(gone)), firm=True)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
