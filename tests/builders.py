@@ -25,7 +25,7 @@ from fleet_app.engine.policy import (
 )
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import NOTHING, Condition, Crossing, Node, NodeClass, Shape
+from fleet_app.engine.values import NOTHING, Condition, Crossing, Departure, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Group, Kind, Service, Workload, widest
 
 SERVING = 100_000
@@ -415,10 +415,24 @@ def crossing(
     gpus: int = 8,
     at: float = 0.0,
     moved_at: float | None = None,
+    machine: str = "",
+    settled_at: float | None = None,
 ) -> Crossing:
-    """Return a node of 8 GPUs that crosses for the first time."""
+    """Return a node of 8 GPUs that crosses for the first time; with a machine it is a pool's."""
     was = NodeClass.TRAINING if to is NodeClass.SERVING else NodeClass.SERVING
-    return Crossing(node=name, home=was, was=was, to=to, gpus=gpus, asked_at=at, who="ada", moved_at=moved_at)
+    return Crossing(
+        node=name,
+        home=was,
+        was=was,
+        to=to,
+        gpus=gpus,
+        asked_at=at,
+        who="ada",
+        moved_at=moved_at,
+        machine=machine,
+        pool=machine and "its-pool",
+        settled_at=settled_at,
+    )
 
 
 def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: float = 1000.0, memory: int = 0) -> Usage:
@@ -426,7 +440,15 @@ def used(subject: str = "x", percent: int = 0, *, since: float = 0.0, until: flo
     return Usage(subject=subject, since=since, until=until, sm_active_percent=percent, memory_percent=memory)
 
 
-def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Crossing | Booking) -> FleetState:
+def departure(name: str = "n1", gone_at: float | None = None) -> Departure:
+    """Return a node that is to be left."""
+    return Departure(node=name, why="it is cordoned", gone_at=gone_at)
+
+
+Part = Node | Workload | Service | Failure | Quarantined | Usage | Crossing | Departure | Booking
+
+
+def state(*parts: Part) -> FleetState:
     """Return a state of these facts, in any order."""
     return FleetState(
         nodes=tuple(part for part in parts if isinstance(part, Node)),
@@ -436,5 +458,6 @@ def state(*parts: Node | Workload | Service | Failure | Quarantined | Usage | Cr
         quarantines=tuple(part for part in parts if isinstance(part, Quarantined)),
         bookings=tuple(part for part in parts if isinstance(part, Booking)),
         crossings=tuple(part for part in parts if isinstance(part, Crossing)),
+        departures=tuple(part for part in parts if isinstance(part, Departure)),
         usage=tuple(part for part in parts if isinstance(part, Usage)),
     )

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fleet_app.arbiter.facts import Ports
+from fleet_app.arbiter.facts import NoPools, Ports
 from fleet_app.arbiter.ports import (
     Ack,
     Beat,
@@ -335,4 +335,11 @@ def ports(world: World, after: Callable[[str], None] | None = None) -> Ports:
     """Return the world's ports; `after` is told of each effect and may raise Crash."""
     parts: tuple[Any, Any, Any] = FakeCluster(world), FakeJobs(world), FakeBoard(world)
     cluster, jobs, board = parts if after is None else tuple(Crashing(part, after) for part in parts)
-    return Ports(cluster=cluster, jobs=jobs, board=board, clock=FakeClock(world), telemetry=FakeTelemetry(world))
+    return Ports(
+        cluster=cluster,
+        jobs=jobs,
+        board=board,
+        clock=FakeClock(world),
+        telemetry=FakeTelemetry(world),
+        pools=world.pools or NoPools(),
+    )

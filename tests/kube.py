@@ -10,7 +10,7 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,6 +47,8 @@ class FakeKube:
     """Every pod that was ever named to the operator."""
     deleted: list[str] = field(default_factory=list)
     late_s: float = 0.0
+    between: Callable[[], None] | None = None
+    """What happens before the next change that is asked for, once."""
     version: int = 100
     _made: int = 0
     _stale: dict[str, Json] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class FakeKube:
 
     def operate(self) -> None:
         """Let the operator see to every worker group once, and the scheduler to every pod."""
+        before = sorted(self.objects.get("pods", {}))
         for group in self.groups().values():
             named = (group.get("scaleStrategy") or {}).get("workersToDelete") or []
             for name in named:
@@ -107,11 +110,13 @@ class FakeKube:
             lacking = min(max(group["replicas"], group["minReplicas"]), group["maxReplicas"]) - len(
                 self.pods(group["groupName"])
             )
-            for pod in self.pods(group["groupName"])[: max(0, -lacking)]:
+            for pod in self.pods(group["groupName"])[: max(0, -lacking)]:  # just any, as KubeRay does
                 self.remove_pod(pod["metadata"]["name"])
             for _ in range(lacking):
                 self._make_pod(group)
         self._schedule()
+        if sorted(self.objects.get("pods", {})) != before:
+            self.put("rayclusters", self.objects["rayclusters"][CLUSTER])  # its status says how many are ready
 
     def _make_pod(self, group: Json) -> None:
         self._made += 1
@@ -142,6 +147,9 @@ class FakeKube:
         url = urlsplit(path)
         resource, name, call = _parsed(method, url.path)
         self.calls.append(call)
+        if method != "GET" and self.between is not None:
+            happens, self.between = self.between, None
+            happens()
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "hang":
             time.sleep(self.late_s)
@@ -151,20 +159,32 @@ class FakeKube:
         if fault.isdigit():
             return int(fault), {"kind": "Status", "message": "injected"}
         status, found = self._do(method, resource, name, (body, content_type))
+        query = parse_qs(url.query)
+        if status == 200 and isinstance(body, list) and any(one["path"].startswith("/spec/") for one in body):
+            self._own(self.objects[resource][name], query.get("fieldManager", ["unknown"])[0])
         if fault == "lost":  # it was done, and nobody hears of it
             raise ConnectionError
         if method == "GET" and not name:
-            found = self._filtered(found, parse_qs(url.query))
+            found = self._filtered(found, query)
             if fault == "stale" and url.path in self._stale:
                 return 200, self._stale[url.path]
             self._stale[url.path] = copy.deepcopy(found)
         return status, found
 
+    @staticmethod
+    def _own(item: Json, manager: str) -> None:
+        """Note who changed the list of groups, which is one field: the next one that applies it meets a conflict."""
+        entries = item["metadata"].setdefault("managedFields", [{"manager": "helm", "operation": "Apply"}])
+        if not any(entry["manager"] == manager for entry in entries):
+            entries.append(
+                {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:workerGroupSpecs": {}}}}
+            )
+
     def _do(self, method: str, resource: str, name: str, sent: tuple[Any, str]) -> tuple[int, Json]:
         known = self.objects.setdefault(resource, {})
         body, content_type = sent
         if method == "GET" and not name:
-            return 200, {"items": list(known.values())}
+            return 200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(known.values())}
         if method == "POST":
             if body["metadata"]["name"] in known:
                 return 409, {"message": "AlreadyExists"}
@@ -196,7 +216,7 @@ class FakeKube:
             labels = item["metadata"].get("labels", {})
             return all(labels.get(part[0]) == part[1] if len(part) == 2 else part[0] in labels for part in wanted)
 
-        return {"items": [item for item in found["items"] if chosen(item)]}
+        return {**found, "items": [item for item in found["items"] if chosen(item)]}
 
 
 def group(name: str, node_class: str, replicas: int, *, least: int = 0, most: int = 9, **labels: str) -> Json:
@@ -233,7 +253,7 @@ def _merge(item: Json, patch: Json) -> None:
 
 
 def _apply(item: Any, patch: list[Json]) -> bool:
-    """Apply a JSON patch (RFC 6902: test and add); return whether it held."""
+    """Apply a JSON patch (RFC 6902: test, add and remove); return whether it held."""
     for one in patch:
         *way, last = one["path"].strip("/").split("/")
         at = item
@@ -243,6 +263,8 @@ def _apply(item: Any, patch: list[Json]) -> bool:
             return False
         if one["op"] == "add":
             at[last] = one["value"]
+        if one["op"] == "remove":
+            del at[int(last) if isinstance(at, list) else last]
     return True
 
 
@@ -252,6 +274,8 @@ def served(fake: FakeKube) -> Iterator[Configuration]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
 
         def _any(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))

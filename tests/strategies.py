@@ -369,7 +369,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
 ASKED = ("drain", "move", "cross", "cancel", "quarantine", "book", "book", "unbook")
 """What a person asks for."""
 
-RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "foreign", "quota", "fail", "die", "measure")
+RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "depart", "foreign", "quota", "fail", "die", "measure")
 """What disturbs a fleet from outside."""
 
 
@@ -461,6 +461,13 @@ def _cross(fleet: Fleet, event: Happening) -> Fleet:
     return virtual.asked_to_cross(replace(virtual.with_policy(fleet, rules), workloads=movable), name)
 
 
+def _depart(fleet: Fleet, event: Happening) -> Fleet:
+    name = fleet.nodes[event.which % len(fleet.nodes)].name
+    movable = tuple(replace(one, movable=one.movable or event.amount % 2 == 0) for one in fleet.workloads)
+    gone_at = fleet.now + 40.0 * (event.amount - 3) if event.amount > 2 else None
+    return virtual.going_away(replace(fleet, workloads=movable), name, gone_at)
+
+
 def _node(fleet: Fleet, event: Happening) -> Fleet:
     chosen = fleet.nodes[event.which % len(fleet.nodes)]
     condition = [Condition.DOWN, *Condition][event.amount]
@@ -547,6 +554,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "vacate": _to_service(virtual.vacated),
     "want": _to_service(virtual.demanded),
     "node": _node,
+    "depart": _depart,
     "growth": _growth,
     "limit": _limit,
     "cross": _cross,

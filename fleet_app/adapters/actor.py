@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,11 @@ from fleet_app.adapters.board import RayBoard
 from fleet_app.adapters.clock import SystemClock
 from fleet_app.adapters.cluster import RayCluster
 from fleet_app.adapters.jobs import RayJobs
-from fleet_app.arbiter.facts import Ports
+from fleet_app.adapters.kube_client import Kube
+from fleet_app.adapters.kube_pools import KubePools, of_environment
+from fleet_app.adapters.ray_scaling import ask_nodes
+from fleet_app.arbiter import pools_file
+from fleet_app.arbiter.facts import NoPools, Ports
 from fleet_app.arbiter.journal import Journal
 from fleet_app.arbiter.loop import Loop
 from fleet_app.arbiter.ports import Board, Clock
@@ -175,13 +180,23 @@ class FleetArbiter:
         _log_to(path / "logs")
         clock = SystemClock()
         board = RayBoard(clock)
-        ports = Ports(cluster=RayCluster(), jobs=RayJobs(dashboard_url, path / "packages"), board=board, clock=clock)
+        pools = pools_of(path, clock)
+        ports = Ports(
+            cluster=RayCluster(),
+            jobs=RayJobs(dashboard_url, path / "packages"),
+            board=board,
+            clock=clock,
+            pools=pools or NoPools(),
+        )
         self._home = home
         self._runner = Runner(path, ports)
         pulse = Pulse(path, board, clock, self._runner.moves)
         for problem in private.check_contract():
             log.error("this Ray is not the one that we know: %s: %s", problem.thing, problem.error)
-        for name, run in (("fleet-loop", self._runner.run), ("fleet-pulse", pulse.run)):
+        threads = [("fleet-loop", self._runner.run), ("fleet-pulse", pulse.run)]
+        if pools is not None:
+            threads.append(("fleet-pools", pools.run))
+        for name, run in threads:
             threading.Thread(target=run, name=name, daemon=True).start()
 
     def wake(self) -> None:
@@ -199,6 +214,17 @@ class FleetArbiter:
     def status(self) -> dict[str, object]:
         """Return cycles so far, how long the last one took, whether it is paused, and what fails."""
         return self._runner.status()
+
+
+def pools_of(home: Path, clock: Clock) -> KubePools | None:
+    """Return the pools that the fleet's nodes come from; None outside of Kubernetes."""
+    found = of_environment()
+    if found is None:
+        return None
+    pools = KubePools(Kube.of_pod, *found, clock)
+    pools.ask_nodes = ask_nodes
+    pools.tell = partial(pools_file.write, home)
+    return pools
 
 
 def start_arbiter(home: Path, dashboard_url: str, within_s: float = START_WITHIN_S) -> Any:

@@ -7,11 +7,13 @@ Does not call anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fleet_app.arbiter.pods import counterpart
 from fleet_app.arbiter.ports import MachineView, PodView, PoolView
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import names
@@ -52,6 +54,11 @@ class RayCluster:
     version: str
     uid: str
     groups: tuple[Group, ...] = ()
+    owned: tuple[int, ...] = ()
+    """Where its metadata says that the groups are ours."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes the chart wants of each group; nothing where Ray's autoscaler has a say in it."""
 
     def group(self, name: str) -> Group | None:
         """Return the worker group of that name."""
@@ -59,9 +66,8 @@ class RayCluster:
 
     def counterpart(self, group: Group, to: NodeClass) -> Group | None:
         """Return the worker group of a class that is as another is but for that; None when none or several are."""
-        wanted = {**group.view.labels, names.CLASS_LABEL: to.value}
-        found = [other for other in self.groups if dict(other.view.labels) == wanted and other.hosts == group.hosts]
-        return found[0] if len(found) == 1 else None
+        found = counterpart([other.view for other in self.groups], group.view, to)
+        return None if found is None else self.group(found.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,11 @@ def worker_pods(listed: Json) -> list[Pod]:
     return sorted(pods, key=lambda pod: pod.view.name)
 
 
+def as_new(listed: Json, cluster: RayCluster) -> bool:
+    """Return whether a list was read no earlier than a RayCluster was changed: versions grow with every change."""
+    return int(listed["metadata"]["resourceVersion"]) >= int(cluster.version)
+
+
 def machines(items: Iterable[Json]) -> tuple[MachineView, ...]:
     """Return Kubernetes nodes, by name."""
     return tuple(sorted(map(_machine, items), key=lambda machine: machine.name))
@@ -97,7 +108,24 @@ def ray_cluster(item: Json) -> RayCluster:
         version=item["metadata"]["resourceVersion"],
         uid=item["metadata"]["uid"],
         groups=tuple(_group(index, spec) for index, spec in enumerate(specs)),
+        owned=tuple(
+            index
+            for index, entry in enumerate(item["metadata"].get("managedFields") or ())
+            if entry.get("manager") == names.FIELD_MANAGER
+        ),
+        sizes=_sizes(item),
     )
+
+
+def _sizes(item: Json) -> Mapping[str, int]:
+    """Return what the chart noted, as far as it can be read."""
+    if (item.get("spec") or {}).get("enableInTreeAutoscaling"):
+        return {}
+    try:
+        found = json.loads((item["metadata"].get("annotations") or {}).get(names.SIZES_NOTE, "{}"))
+        return {str(name): int(size) for name, size in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def held(item: Json) -> Held:
@@ -153,7 +181,7 @@ def _group(index: int, spec: Json) -> Group:
 # Changes.
 
 
-def transfer(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
+def repooled(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) -> Patch:
     """Return the patch that takes a pod out of one group, by name, and lets another have one more; in one step."""
     patch = _tested(cluster, [group for group in (leaves, joins) if group is not None])
     if leaves is not None:
@@ -172,6 +200,35 @@ def tidied(cluster: RayCluster, gone: frozenset[str]) -> Patch:
     for group in changed:
         patch += _dooming(group, tuple(name for name in group.doomed if name not in gone))
     return patch
+
+
+def grown(cluster: RayCluster) -> Patch:
+    """Return the patch that gives a pool the nodes that the chart came to want; empty when it wants no more.
+
+    Both pools of a pair count together: a node that went from one to the other is not made again. Nothing is taken
+    away here, whatever the chart wants: that needs a drain.
+    """
+    for group in cluster.groups:
+        to = NodeClass.SERVING if group.view.labels.get(names.CLASS_LABEL) == NodeClass.TRAINING else NodeClass.TRAINING
+        pair = [one for one in (group, cluster.counterpart(group, to)) if one is not None]
+        lacking = {one.view.name: cluster.sizes.get(one.view.name, 0) - one.view.nodes for one in pair}
+        more = min(sum(lacking.values()), lacking[group.view.name], group.view.most - group.view.nodes)
+        if more > 0 and group.view.name in cluster.sizes:
+            return [*_tested(cluster, [group]), _set(group, "replicas", group.view.nodes + more)]
+    return []
+
+
+def disowned(cluster: RayCluster) -> Patch:
+    """Return the patch that gives up what we own of a RayCluster by having changed it; empty when we own nothing.
+
+    The list of groups is one field to the server, and Helm applies it: whoever owns it makes the next upgrade of the
+    chart conflict, whatever that changes. What nobody owns conflicts with nothing.
+    """
+    if not cluster.owned:
+        return []
+    at = [f"/metadata/managedFields/{index}" for index in reversed(cluster.owned)]
+    tests = [{"op": "test", "path": f"{path}/manager", "value": names.FIELD_MANAGER} for path in at]
+    return [*_tested(cluster, ()), *tests, *({"op": "remove", "path": path} for path in at)]
 
 
 def _tested(cluster: RayCluster, groups: Sequence[Group]) -> Patch:

@@ -13,13 +13,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, MERGE_PATCH, Kube
 from fleet_app.adapters.kube_nodes import Group, Held, Pod, RayCluster
-from fleet_app.arbiter.ports import Clock, PoolsView, PoolsWish, Transfer
+from fleet_app.arbiter.ports import Clock, PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.render import names
@@ -34,6 +34,7 @@ GONE_S = 5.0
 a pod that it still counts and that is named no more would cost another one its life."""
 
 RAY = ("ray.io", "v1")
+_OTHER_POOL = "to its other pool:"
 MOST_SINGLE = 20
 """Kubernetes nodes without the fleet's label that are looked at one by one."""
 
@@ -41,9 +42,10 @@ MOST_SINGLE = 20
 class KubePools:
     """The worker groups of the RayCluster of that name."""
 
-    def __init__(self, kube: Kube, cluster: str, namespace: str, clock: Clock) -> None:
-        """Look at nothing yet."""
-        self._kube = kube
+    def __init__(self, connect: Callable[[], Kube], cluster: str, namespace: str, clock: Clock) -> None:
+        """Look at nothing yet; `connect` says where the API server is, and is asked again until it does."""
+        self._connect = connect
+        self._connected: Kube | None = None
         self._cluster = cluster
         self._namespace = namespace
         self._clock = clock
@@ -59,6 +61,12 @@ class KubePools:
         self.tell: Callable[[PoolsView], None] = lambda view: None
         """Who wants to hear of every look."""
 
+    @property
+    def _kube(self) -> Kube:
+        if self._connected is None:
+            self._connected = self._connect()
+        return self._connected
+
     def observe(self) -> PoolsView | None:
         """Return what was last seen."""
         return self._view
@@ -69,10 +77,10 @@ class KubePools:
             self._wish = wish
             self._wake.set()
 
-    def run(self) -> None:
-        """Look and work for ever."""
+    def run(self, ends: Callable[[], bool] = lambda: False) -> None:
+        """Look and work, until somebody says that it ends."""
         looked_at = float("-inf")
-        while True:
+        while not ends():
             self._wake.clear()
             look = time.monotonic() - looked_at >= LOOK_S
             looked_at = time.monotonic() if look else looked_at
@@ -80,8 +88,9 @@ class KubePools:
                 self.turn(look=look)
             except Exception as error:  # the one guard of this thread: whatever it was, the next turn looks anew
                 log.exception("a turn failed")
-                self._troubles["turn"] = repr(error)
-                self._show()
+                self._view = replace(self._view, troubles=(f"a turn failed: {error!r}",))
+            with suppress(OSError):
+                self.tell(self._view)
             time.sleep(REST_S)
             self._wake.wait(max(0.0, looked_at + LOOK_S - time.monotonic()))
 
@@ -94,9 +103,9 @@ class KubePools:
         if wish is not None:
             with self._trying("publish what is held"):
                 self._publish(wish)
-            for transfer in wish.transfers:
-                with self._trying(f"transfer {transfer.machine}"):
-                    self._transfer(transfer)
+            for change in wish.changes:
+                with self._trying(f"{_OTHER_POOL} {change.machine}"):
+                    self._repool(change)
             with self._trying("ask for nodes"):
                 self._ask(wish.asks)
         if look:
@@ -109,30 +118,31 @@ class KubePools:
         try:
             yield
         except FleetError as error:
-            log.warning("%s: %s", what, error.sentence())
+            if self._troubles.get(what) != error.sentence():
+                log.warning("%s: %s", what, error.sentence())
             self._troubles[what] = error.sentence()
         else:
             self._troubles.pop(what, None)
 
     def _show(self) -> None:
         wish = self._wish
-        current = {f"transfer {one.machine}" for one in (wish.transfers if wish else ())}
-        for what in [what for what in self._troubles if what.startswith("transfer ") and what not in current]:
+        current = {f"{_OTHER_POOL} {change.machine}" for change in (wish.changes if wish else ())}
+        for what in [what for what in self._troubles if what.startswith(_OTHER_POOL) and what not in current]:
             del self._troubles[what]
         held = self._held or Held()
         self._view = replace(
             self._view,
             held_pods=held.of(names.HELD_POD),
             held_machines=held.of(names.HELD_NODE),
+            asked=self._asked[1] if self._asked else (),
             troubles=tuple(f"{what}: {why}" for what, why in sorted(self._troubles.items())),
         )
-        self.tell(self._view)
 
     # Looking.
 
     def _look(self) -> None:
         at = self._clock.now()
-        cluster, pods = self._ray_cluster(), self._pods()
+        cluster, pods = self._see()
         nodes = self._kube.ask(self._kube.core.list_node, label_selector=names.CLASS_LABEL).get("items") or []
         labelled = {node["metadata"]["name"] for node in nodes}
         others = sorted({pod.view.machine for pod in pods} - labelled - {""})
@@ -153,10 +163,20 @@ class KubePools:
         )
         return kube_nodes.ray_cluster(found)
 
-    def _pods(self) -> list[Pod]:
+    def _see(self) -> tuple[RayCluster, list[Pod]]:
+        """Return the RayCluster, and its pods no earlier than that. Raises ConflictError when they are of an older day.
+
+        The operator changes the RayCluster's status when it has replaced a pod, so what a patch of that version rests
+        on holds of the pods too.
+        """
+        cluster = self._ray_cluster()
         ours = f"{kube_nodes.CLUSTER_LABEL}={self._cluster},{kube_nodes.TYPE_LABEL}=worker"
         found = self._kube.ask(self._kube.core.list_namespaced_pod, self._namespace, label_selector=ours)
-        return kube_nodes.worker_pods(found)
+        if not kube_nodes.as_new(found, cluster):
+            raise ConflictError(
+                "the list of pods is older than the RayCluster", where="Kubernetes", fix="It is tried again"
+            )
+        return cluster, kube_nodes.worker_pods(found)
 
     def _machine(self, name: str) -> Mapping[str, object] | None:
         try:
@@ -208,12 +228,13 @@ class KubePools:
 
     # Machines that change pools.
 
-    def _transfer(self, wish: Transfer) -> None:
+    def _repool(self, wish: PoolChange) -> None:
         """Take one step: the machine's class first, so that no pod of its old pool can come back to it."""
-        held = self._held = self._read_held() or Held()
+        self._held = self._read_held()
+        held = self._held or Held()
         if wish.pod in held.of(names.HELD_POD) or wish.machine in held.of(names.HELD_NODE):
             raise ConflictError("the held list still names it", where=wish.machine, fix="It is tried again")
-        cluster, pods = self._ray_cluster(), self._pods()
+        cluster, pods = self._see()
         leaves = cluster.group(wish.pool)
         joins = None if leaves is None else cluster.counterpart(leaves, wish.to)
         if leaves is None or joins is None:
@@ -224,31 +245,32 @@ class KubePools:
             raise ConflictError("another pod of the fleet is on it", where=wish.machine, fix="It is tried again")
         patch = _step(cluster, pods, (leaves, joins), there)
         self._relabel(wish)
+        self._change(patch)
+
+    def _change(self, patch: kube_nodes.Patch) -> None:
+        """Change the RayCluster, if there is something to change."""
         if patch:
             call = self._kube.custom.patch_namespaced_custom_object
             where = (*RAY, self._namespace, "rayclusters", self._cluster)
-            self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
+            self._kube.ask(call, *where, body=patch, field_manager=names.FIELD_MANAGER, _content_type=JSON_PATCH)
 
-    def _relabel(self, wish: Transfer) -> None:
+    def _relabel(self, wish: PoolChange) -> None:
         patch = kube_nodes.relabelled(self._kube.ask(self._kube.core.read_node, wish.machine), wish.to)
         if patch is not None:
             self._kube.ask(self._kube.core.patch_node, wish.machine, body=patch, _content_type=MERGE_PATCH)
 
     def _tidy(self) -> None:
-        """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod."""
-        cluster = self._ray_cluster()
+        """Take back the names of pods that have been gone for a while; a list that fails says nothing of any pod.
+
+        And, when there is no name to be taken back, make the nodes that the chart came to want, or else give up what we
+        own of the RayCluster.
+        """
+        cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
-        if not doomed:
-            self._missing = {}
-            return
-        there, now = {pod.view.name for pod in self._pods()}, self._clock.now()
+        there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
         gone = frozenset(name for name, since in self._missing.items() if now - since >= GONE_S)
-        patch = kube_nodes.tidied(cluster, gone)
-        if patch:
-            call = self._kube.custom.patch_namespaced_custom_object
-            where = (*RAY, self._namespace, "rayclusters", self._cluster)
-            self._kube.ask(call, *where, body=patch, _content_type=JSON_PATCH)
+        self._change(kube_nodes.tidied(cluster, gone) or kube_nodes.grown(cluster) or kube_nodes.disowned(cluster))
 
     # Nodes on demand.
 
@@ -257,10 +279,15 @@ class KubePools:
         if asks is None and self._asked is None:
             return
         now, wanted = self._clock.now(), asks or ()
-        if self._asked is not None and self._asked[1] == wanted and now - self._asked[0] < ASK_AGAIN_S:
-            return
-        self.ask_nodes(wanted)
-        self._asked = (now, wanted)
+        at, before = self._asked or (float("-inf"), ())
+        if now - at >= ASK_AGAIN_S or _numbers(before) != _numbers(wanted):
+            self.ask_nodes(wanted)
+            at = now
+        self._asked = (at, wanted)
+
+
+def _numbers(asks: tuple[NodesAsk, ...]) -> list[tuple[str, int, int]]:
+    return [(ask.node_class, ask.gpus, ask.nodes) for ask in asks]
 
 
 def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], there: list[Pod]) -> kube_nodes.Patch:
@@ -276,7 +303,7 @@ def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], ther
         if here.name in leaves.doomed or here.ends_at is not None:
             return []
         _check(leaves, joins, len(left))
-        return kube_nodes.transfer(cluster, leaves, joins, here.name)
+        return kube_nodes.repooled(cluster, leaves, joins, here.name)
     on_its_way = len(joined) != joins.view.nodes or any(not pod.view.machine for pod in joined)
     if there or on_its_way:
         return []
@@ -284,8 +311,8 @@ def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], ther
         raise _full(joins)
     idle = [pod.view.name for pod in left if not pod.view.machine and pod.view.name not in leaves.doomed]
     if idle and leaves.view.least < leaves.view.nodes and len(left) <= leaves.view.nodes:
-        return kube_nodes.transfer(cluster, leaves, joins, idle[0])
-    return kube_nodes.transfer(cluster, None, joins, "")
+        return kube_nodes.repooled(cluster, leaves, joins, idle[0])
+    return kube_nodes.repooled(cluster, None, joins, "")
 
 
 def _check(leaves: Group, joins: Group, pods: int) -> None:

@@ -24,9 +24,9 @@ from typing import IO, Any, NoReturn
 import ray
 
 from fleet_app.adapters import actor, local_serve
-from fleet_app.adapters.local_gateway import Gateway
+from fleet_app.adapters.gateway_process import Gateway
 from fleet_app.adapters.local_home import FleetHome, Holder, already_up
-from fleet_app.adapters.local_nodes import RayNodes, free_ports
+from fleet_app.adapters.local_nodes import LOOPBACK, RayNodes, free_ports
 from fleet_app.adapters.local_plan import Plan
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError
 from fleet_app.worker.contract import RAY_NAMESPACE
@@ -85,7 +85,8 @@ class Supervisor:
         """Start everything. Raises FleetError; OSError when whoever asked is gone."""
         dashboard_url = self._find_ray() if self._plan.attach else self._start_ray()
         self._report.stage("gateway")
-        self._gateway = Gateway(self._home, dashboard_url)
+        log_file = self._home.logs / "gateway.log"
+        self._gateway = Gateway(self._home, dashboard_url, host=LOOPBACK, log_file=log_file)
         self._gateway.start()
         self._report.stage("arbiter")
         self._start_arbiter(dashboard_url)

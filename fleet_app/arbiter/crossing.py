@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.arbiter import pooling
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.inbox import MoveBoundary
@@ -31,7 +32,9 @@ def ask(book: Book, request: MoveBoundary, facts: Facts, rules: Boundary | None)
             where="boundary",
             fix="Wait, or raise most_nodes_a_week",
         )
-    for crossing in [_begun(book, request, name, facts, recent) for name in sorted(set(request.nodes))]:
+    begun = [_begun(book, request, name, facts, recent) for name in sorted(set(request.nodes))]
+    pooling.check_room(facts, [*book.crossings, *begun])
+    for crossing in begun:
         book.crossings.put(crossing.node, crossing)
         detail = {"was": crossing.was, "to": crossing.to, "gpus": crossing.gpus, "who": crossing.who}
         book.note(facts.now, What.CROSSING, crossing.node, **detail)
@@ -56,6 +59,7 @@ def _begun(book: Book, request: MoveBoundary, name: str, facts: Facts, recent: d
     was = label if before is None else before.now
     if was is request.to:
         raise ConflictError(f"it is {request.to}'s already", where=name, fix="See `fleet nodes`")
+    machine, pool = pooling.site(facts, name)
     return Crossing(
         node=name,
         home=label if before is None else before.home,
@@ -64,4 +68,6 @@ def _begun(book: Book, request: MoveBoundary, name: str, facts: Facts, recent: d
         gpus=node.total.gpus,
         asked_at=facts.now,
         who=request.who,
+        machine=machine,
+        pool=pool,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fleet_app.arbiter import pods
 from fleet_app.arbiter.ports import (
     Ack,
     Beat,
@@ -22,7 +23,11 @@ from fleet_app.arbiter.ports import (
     GroupView,
     Jobs,
     JobView,
+    NodePools,
     NodeView,
+    PodView,
+    PoolsView,
+    PoolsWish,
     Telemetry,
 )
 from fleet_app.arbiter.records import Record
@@ -51,6 +56,17 @@ class Unmeasured:
         return {}
 
 
+class NoPools:
+    """The pools of a fleet whose nodes come from nowhere that we know."""
+
+    def observe(self) -> PoolsView | None:
+        """Return that there are none."""
+        return None
+
+    def want(self, wish: PoolsWish) -> None:
+        """Do nothing about a wish."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Everything outside that the arbiter can reach."""
@@ -60,6 +76,7 @@ class Ports:
     board: Board
     clock: Clock
     telemetry: Telemetry = field(default_factory=Unmeasured)
+    pools: NodePools = field(default_factory=NoPools)
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what is derived is kept
@@ -71,6 +88,7 @@ class Facts:
     was not asked this time, or did not answer: nothing follows from a job's absence then. `left` says how many
     processes an attempt still has, for those that may be over, and a member that was asked to leave, by its id.
     `deaths` has the gangs' attempts that failed, and which rank died; one that nobody could answer for is not in it.
+    `pools` are the pools as they were last seen, None without any; `pods` has the pod of each living node, by its name.
     """
 
     now: float
@@ -85,6 +103,12 @@ class Facts:
     names: Mapping[str, str] = field(default_factory=dict)
     usage: tuple[Usage, ...] = ()
     cached: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pools: PoolsView | None = None
+    pods: Mapping[str, PodView] = field(default_factory=dict)
+
+    def named(self, nodes: Iterable[str]) -> bool:
+        """Return whether it is published of all of these nodes that they hold something; always without pools."""
+        return pods.named(self.pools, self.pods, nodes)
 
     def ready(self, group: GroupView) -> bool:
         """Return whether a group has all of its bundles, on living nodes of the fleet."""
@@ -135,6 +159,7 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
     ending |= frozenset(member for record in holding for member in record.leaving_members)
     left = ports.jobs.processes(ending) if ending else {}
     nodes = fleet_nodes(view)
+    pools = ports.pools.observe()
     groups = [group for group in view.groups if contract.is_fleet_group(group.name)]
     return Facts(
         now=now,
@@ -149,6 +174,8 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
         names={node.node_id: name for name, node in nodes.items() if node.alive},
         usage=ports.telemetry.usage(),
         cached=ports.telemetry.cached(),
+        pools=pools,
+        pods=pods.matched(nodes, pools),
     )
 
 

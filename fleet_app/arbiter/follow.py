@@ -42,6 +42,8 @@ LINGER_S = 10.0
 PLACE_WITHIN_S = 10.0
 """How long an admitted workload waits for its room to be free in Ray, before it is decided anew."""
 
+UNNAMED = "it waits until Kubernetes has taken in that its pods hold it"
+
 Step = tuple[Record, tuple[News, ...]]
 
 
@@ -106,7 +108,7 @@ def _placed(record: Record, facts: Facts) -> Step:
         record = replace(record, group_id=group.group_id)
         return record, (_note(record, facts, What.PLACED, group=group.group_id, nodes=list(record.workload.nodes)),)
     if record.group_id is None or record.workload.killed or (group is not None and facts.in_doubt(group)):
-        return record, ()
+        return _unnamed(record, facts), ()
     if not record.job_submitted:
         known = facts.status(record) is not None or not facts.jobs_seen
         return (record if known else replace(record, group_id=None)), ()
@@ -115,6 +117,13 @@ def _placed(record: Record, facts: Facts) -> Step:
     lost = () if group is None else _lost_nodes(record, facts, group)
     failures = [one for node in lost for one in failure(record, facts.now, Cause.NODE, why, node)]
     return ended, (*notes, *failures)
+
+
+def _unnamed(record: Record, facts: Facts) -> Record:
+    """Say of a workload what it waits for while it is not published that its pods hold it."""
+    if record.workload.phase is Phase.ADMITTED and not facts.named(record.workload.nodes):
+        return replace(record, message=UNNAMED)
+    return replace(record, message="") if record.message == UNNAMED else record
 
 
 def _lost_nodes(record: Record, facts: Facts, group: GroupView) -> tuple[str, ...]:
@@ -252,7 +261,7 @@ def _never_ran(record: Record, facts: Facts) -> Event | None:
         return Event.GONE
     if workload.phase is Phase.DRAINING or workload.killed:
         return Event.REQUEUE
-    late = facts.now - (workload.admitted_at or 0.0) > PLACE_WITHIN_S
+    late = facts.now - (workload.admitted_at or 0.0) > PLACE_WITHIN_S and facts.named(workload.nodes)
     return Event.REQUEUE if late and record.group_id is None else None
 
 

@@ -1,6 +1,7 @@
 """Which of the fleet's placement groups should go, and which should be made now. Pure.
 
-Knows the four kinds: a workload's, a member's of an elastic one, a grant's, a hold's. Does not call anything.
+Knows the four kinds: a workload's, a member's of an elastic one, a grant's, a hold's. A workload's stands only on nodes
+of which it is published that they hold it. Does not call anything.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
             continue
         seats = [(facts.nodes.get(node), shape) for node, shape in workload.seats]
         bundles = tuple((node.node_id, shape) for node, shape in seats if node is not None)
-        if len(bundles) == workload.bundles:
+        if len(bundles) == workload.bundles and facts.named(workload.nodes):
             yield Wanted(name=name, bundles=bundles, owner=record)
 
 
@@ -118,7 +119,7 @@ def _joining(book: Book, facts: Facts) -> Iterator[Wanted]:
     for record in book.live():
         for node in missing(record, facts):
             name, found = contract.member_group(record.job_id, node), facts.nodes.get(node)
-            if found is not None and name not in facts.groups:
+            if found is not None and name not in facts.groups and facts.named((node,)):
                 bundles = ((found.node_id, record.workload.shape),)
                 yield Wanted(name=name, bundles=bundles, owner=Joining(workload=record.name, node=node))
 

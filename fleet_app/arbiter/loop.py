@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import calendar, inbox, observe, wanted
+from fleet_app.arbiter import calendar, inbox, observe, pooling, wanted
 from fleet_app.arbiter.act import Act
 from fleet_app.arbiter.facts import Facts, Ports, look
 from fleet_app.arbiter.failing import forget_old
@@ -26,13 +26,14 @@ from fleet_app.arbiter.intend import intend
 from fleet_app.arbiter.journal import Journal, Snapshot
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.pace import ask_jobs_after_s, wait_s
-from fleet_app.arbiter.ports import JobView
+from fleet_app.arbiter.ports import JobView, PoolsWish
 from fleet_app.arbiter.rules import Rules
 from fleet_app.arbiter.tries import Tries
 from fleet_app.engine.chosen import choices
 from fleet_app.engine.decide import decide
 from fleet_app.engine.plan import Plan
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Headroom, Policy
+from fleet_app.engine.scaling import asks
 from fleet_app.engine.state import FleetState
 
 Decide = Callable[[FleetState, Policy, float], Plan]
@@ -67,6 +68,7 @@ class Loop:
         self.blind = True
         """Whether the last cycle could not see the cluster, and so did nothing."""
         self._growth = wanted.Growth()
+        self._growth_in_boot = wanted.Growth()
         self._act = Act(ports, home, self._book, self._tries)
         self._foreign = Foreign(ports.cluster, self._snapshot.state, ports.clock.now())
         self._book.note(ports.clock.now(), What.ARBITER, ARBITER, state="started", policy=self._rules.file.name)
@@ -102,6 +104,8 @@ class Loop:
         for record in self._book.live():
             self._book.put(*followed(record, facts, self._rules.engine.health))
         follow_services(self._book, facts)
+        if facts.pools is not None:
+            pooling.settle(self._book, facts)
         wanted.sample(self._book, facts.now)
         forget_old(self._book, self._rules.engine.health, facts.now)
         calendar.turn(self._book, self._rules, facts.now)
@@ -111,6 +115,8 @@ class Loop:
         calendar.tally(self._book, facts.now)
         self._commit(snapshot)
         self._dispose(taken)
+        if facts.pools is not None and facts.pools.at:  # else nobody knows yet what is published of nodes that are away
+            self._ports.pools.want(self._wish(facts, snapshot))
         holds = None if self._book.paused else snapshot.plan.holds
         self._act(facts, holds)
         return wait_s(self._book, facts, holds)
@@ -133,9 +139,25 @@ class Loop:
         """Return what the fleet is like now."""
         seen = self._foreign.nodes(self._book, facts, self._rules.engine)
         priority = self._rules.file.service_priority
+        if facts.pools is not None:
+            seen = pooling.placed(seen, facts, self._rules.file, self._snapshot.state)
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
-        state = replace(state, growth_gpus=self._growth(self._book, self._rules.engine.headroom))
+        state = replace(
+            state,
+            growth_gpus=self._growth(self._book, self._rules.engine.headroom),
+            departures=pooling.departures(facts),
+        )
         return replace(state, usage=facts.usage) if facts.usage else state
+
+    def _wish(self, facts: Facts, snapshot: Snapshot) -> PoolsWish:
+        """Return what the pools should come to."""
+        rules = self._rules.engine
+        yielding = frozenset(known.value for known in rules.classes if known.yields)
+        if not rules.node_pools.scales:
+            return pooling.wish(self._book, facts, yielding)
+        boot = Headroom(quantile=rules.node_pools.quantile, startup_s=rules.node_pools.boot_s)
+        growth = self._growth_in_boot(self._book, boot)
+        return pooling.wish(self._book, facts, yielding, asks(snapshot.state, rules, snapshot.plan, growth))
 
     def _commit(self, snapshot: Snapshot | None) -> None:
         """Write what changed, if anything did."""

@@ -56,6 +56,7 @@ class What(StrEnum):
     LAPSED = "lapsed"
     CROSSING = "crossing"
     RELABELLED = "relabelled"
+    REPOOLED = "repooled"
     POLICY = "policy"
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -77,4 +77,4 @@ def _workload(record: Record, facts: Facts) -> Iterator[float]:
     if workload.leaving or workload.going or record.job_id in facts.left:
         yield LEAVE_S
     elif workload.phase is Phase.ADMITTED:
-        yield LAUNCH_S if record.job_submitted else MAKE_S
+        yield LAUNCH_S if record.job_submitted or not facts.named(workload.nodes) else MAKE_S

@@ -193,8 +193,8 @@ class PoolView:
 class PoolsView:
     """What was last seen of the pools, `at` (seconds since the epoch; 0 before the first look); it stands until then.
 
-    `held` is what is published as holding a workload: for each name of a pod, and of a machine, whose. `troubles` are
-    what did not work when it was last tried.
+    `held_pods` and `held_machines` are what is published as holding a workload: for each name, whose. `asked` is how
+    many nodes were asked for. `troubles` are what did not work when it was last tried.
     """
 
     at: float = 0.0
@@ -203,11 +203,12 @@ class PoolsView:
     pools: tuple[PoolView, ...] = ()
     held_pods: Mapping[str, str] = field(default_factory=dict)
     held_machines: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[NodesAsk, ...] = ()
     troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
+class PoolChange:
     """That a machine goes from a pool to the one of the other class, which is as it is but for that.
 
     `pod` is the one that is on it, and that nothing runs in any more; empty when there is none. Irrevocable: nothing is
@@ -229,7 +230,7 @@ class PoolsWish:
 
     held_pods: Mapping[str, str] = field(default_factory=dict)
     held_machines: Mapping[str, str] = field(default_factory=dict)
-    transfers: tuple[Transfer, ...] = ()
+    changes: tuple[PoolChange, ...] = ()
     asks: tuple[NodesAsk, ...] | None = None
 
 

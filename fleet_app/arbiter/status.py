@@ -118,11 +118,20 @@ def nodes(
         return []
     holders = _holders(snapshot, records, grants)
     kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
-    crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.moved_at is None}
+    crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.under_way}
+    leaving = {one.node: one.why for one in snapshot.state.departures}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
     rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
     booked = _booked(snapshot)
-    return [row | {"becomes": crossing.get(str(row["name"])), "bookings": booked[str(row["name"])]} for row in rows]
+    return [
+        row
+        | {
+            "becomes": crossing.get(str(row["name"])),
+            "departs": leaving.get(str(row["name"])),
+            "bookings": booked[str(row["name"])],
+        }
+        for row in rows
+    ]
 
 
 def _booked(snapshot: Snapshot) -> defaultdict[str, list[Row]]:
@@ -167,6 +176,8 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "gpus_foreign": node.foreign.gpus,
         "foreign_owners": list(node.foreign_owners),
         "holders": holders,
+        "machine": node.machine or None,
+        "pod": node.pod or None,
         "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 

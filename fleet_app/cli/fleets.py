@@ -191,6 +191,17 @@ def _progress() -> Iterator[OnStage]:
         yield move
 
 
+def _pools(found: Mapping[str, Any]) -> str:
+    """Return when Kubernetes answered last, what it showed then, and what fails."""
+    age = found.get("age_s")
+    seen = "never answered" if age is None else f"seen {show.duration(age)} ago"
+    waiting = f", {found['waiting_pods']} waiting for one" if found.get("waiting_pods") else ""
+    what = f"{found.get('pods')} pods on {found.get('machines')} nodes{waiting}, {found.get('held_pods')} held"
+    cordoned = f"; cordoned: {', '.join(found['cordoned'])}" if found.get("cordoned") else ""
+    asked = [f"{each['nodes']} nodes for {each['class']} asked for ({each['why']})" for each in found.get("asked", ())]
+    return "; ".join([f"{seen}: {what}{cordoned}", *asked, *found.get("troubles", ())])
+
+
 def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     arbiter = found.get("arbiter") or {}
     age = arbiter.get("lease_age_s")
@@ -200,6 +211,8 @@ def _status_rows(found: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator
     yield "Workloads", show.counted(found.get("counts") or {})
     yield "Bookings", show.counted(found.get("bookings") or {})
     yield "Requests that wait for the arbiter", found.get("inbox")
+    if pools := found.get("pools"):
+        yield "Kubernetes", _pools(pools)
     if why := (found.get("immediate") or {}).get("sentence"):
         yield "Immediate tier", why
     yield "Policy", found.get("policy_hash")

@@ -110,7 +110,8 @@ def nodes(found: Sequence[Row], now: float) -> Table:
     kept_out = ["QUARANTINE"] if any(node.get("quarantine") for node in found) else []
     booked = ["BOOKED FOR"] if any(node.get("bookings") for node in found) else []
     cut = ["CARDS"] if any(node.get("cards") for node in found) else []
-    more = (*cut, *kept_out, *booked)
+    made = ["MACHINE", "POD"] if any(node.get("machine") for node in found) else []
+    more = (*cut, *kept_out, *booked, *made)
     table = empty("NAME", "CLASS", *(level.upper() for level in levels), "CONDITION", "GPUS", "HELD BY", *more)
     for node in found:
         condition = str(node.get("condition", ""))
@@ -124,6 +125,7 @@ def nodes(found: Sequence[Row], now: float) -> Table:
             *([cards(node)] if cut else []),
             *([quarantine(node, now)] if kept_out else []),
             *([booked_for(node, now)] if booked else []),
+            *([plain(str(node.get(key) or "-")) for key in ("machine", "pod")] if made else []),
         )
     return table
 
@@ -267,11 +269,16 @@ def crossing_steps(steps: Sequence[Row]) -> Table:
     return table
 
 
+def _came_up(crossing: Row) -> str:
+    """Return whether a node has its other class outside of the arbiter's books too: a pool's is made anew."""
+    return "yes" if not crossing.get("machine") or crossing.get("settled_at") else "is made anew"
+
+
 def crossings(found: Sequence[Row]) -> Table:
     """Return the table of nodes that cross, or have crossed."""
     table = empty("CROSSING", "FROM", "TO", "GPUS", "ASKED BY", "IS IT")
     for each in found:
-        has = "not yet" if each["moved_at"] is None else "yes"
+        has = "not yet" if each["moved_at"] is None else _came_up(each)
         who = plain(str(each["who"]))
         table.add_row(plain(str(each["node"])), str(each["was"]), str(each["to"]), str(each["gpus"]), who, has)
     return table

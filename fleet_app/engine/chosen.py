@@ -20,9 +20,13 @@ from fleet_app.engine.workload import Workload
 
 
 def choices(state: FleetState, policy: Policy, now: float, plan: Plan) -> dict[str, str]:
-    """Return by victim why the plan drains it rather than another; nothing where it drains nobody."""
-    booked = {one.name for one in state.bookings}  # who is in its way does not depend on what it costs
-    drains = [one for one in plan.actions if isinstance(one, Drain) and one.beneficiary not in booked]
+    """Return by victim why the plan drains it rather than another; nothing where it drains nobody.
+
+    Who is in the way of a booking, of a node that goes, or of one that crosses does not depend on what it costs.
+    """
+    seekers = {one.name for one in state.workloads} | {one.name for one in state.services}
+    seekers -= {one.name for one in state.bookings}
+    drains = [one for one in plan.actions if isinstance(one, Drain) and one.beneficiary in seekers]
     if not drains:
         return {}
     ledger = Ledger(state, policy, now)

@@ -17,7 +17,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
 
-FOR_WANT_OF_NODES = {Reason.NO_ROOM, Reason.RESERVED, Reason.BEHIND}
+FOR_WANT_OF_NODES = {Reason.TOO_LARGE_FOR_FLEET, Reason.NO_ROOM, Reason.RESERVED, Reason.BEHIND}
 """What more nodes would help; whoever waits for quota would wait on them too."""
 
 
@@ -48,7 +48,8 @@ def _training(state: FleetState, policy: Policy, rules: NodePools, plan: Plan) -
     held = {name for one in _committed(state, policy) if one.holding for name in one.nodes}
     busy = {node.name for node in _of(state, NodeClass.TRAINING)} & held
     names = {wait.workload for wait in plan.waits if wait.reason in FOR_WANT_OF_NODES}
-    waiting = [one for one in _committed(state, policy) if one.name in names]
+    fits = rules.gpus_per_node
+    waiting = [one for one in _committed(state, policy) if one.name in names and one.shape.gpus <= fits]
     more = _nodes_for(waiting, rules.gpus_per_node)
     going = len(busy & {one.node for one in state.departures})
     nodes = len(busy) + more + going

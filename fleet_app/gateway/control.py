@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
-from fleet_app.arbiter import agenda, inbox, status
+from fleet_app.arbiter import agenda, inbox, pools_file, status
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.records import Job, Notice, Record
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
@@ -143,6 +143,7 @@ class ControlApi:
                 "counts": status.counts(self._records()),
                 "bookings": agenda.counts(self._workloads.journal.bookings().values()),
                 "inbox": self._workloads.waiting(),
+                "pools": pools_file.read(self._home, time.time()),
                 "observed_at": None if snapshot is None else snapshot.at,
                 "immediate": status.held_free(snapshot, to_engine(self._submissions.policy())),
                 "policy_hash": hashlib.sha256(self._policy_text().encode()).hexdigest()[:16],

@@ -92,15 +92,18 @@ class Dashboard:
                     if message.type is aiohttp.WSMsgType.TEXT:
                         yield message.data
 
-    async def ask(self, method: str, path: str, *, timeout_s: float = INFO_TIMEOUT_S) -> Answer:
-        """Send a request without a body and return the whole answer, whatever it is. Raises DashboardError."""
+    async def ask(
+        self, method: str, path: str, *, body: bytes | None = None, timeout_s: float = INFO_TIMEOUT_S
+    ) -> Answer:
+        """Send a request, its body being JSON, and return the whole answer, whatever it is. Raises DashboardError."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, connect=min(timeout_s, 2.0))
+        headers = None if body is None else {"Content-Type": "application/json"}
         with self._translated():
             async with self._session.request(
-                method, self._url + path, timeout=timeout, allow_redirects=False
+                method, self._url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
-                body = await response.read()
-                return Answer(status=response.status, content_type=response.content_type, body=body)
+                said = await response.read()
+                return Answer(status=response.status, content_type=response.content_type, body=said)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

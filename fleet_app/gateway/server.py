@@ -30,6 +30,7 @@ from fleet_app.gateway.known import Workloads
 from fleet_app.gateway.metrics import MetricsApi
 from fleet_app.gateway.packages import Spool
 from fleet_app.gateway.replies import say_errors
+from fleet_app.gateway.serve import ServeApi
 from fleet_app.gateway.submit import Submissions
 from fleet_app.gateway.uploads import UploadsApi
 
@@ -64,6 +65,7 @@ def build(settings: Settings) -> web.Application:
     app.add_routes(ControlApi(settings.home, workloads, submissions).routes())
     app.add_routes(BookingsApi(settings.home, workloads, submissions).routes())
     app.add_routes(MetricsApi(workloads).routes())
+    app.add_routes(ServeApi(dashboard).routes())
 
     async def parts(_: web.Application) -> AsyncIterator[None]:
         async with dashboard:

@@ -28,12 +28,12 @@ class Rule:
 def rules(cluster: str) -> tuple[Rule, ...]:
     """Return the rules for the arbiter of the RayCluster of that name.
 
-    Pods are only read: who deletes them is KubeRay's operator. Nodes are patched when they go to the other class.
-    Creating cannot be bound to a name.
+    Who deletes pods is KubeRay's operator: here they are read, and labelled when they take requests. Nodes are patched
+    when they go to the other class. Creating cannot be bound to a name.
     """
     held = names.held_map(cluster)
     return (
-        Rule(group="", resource="pods", verbs=("list",)),
+        Rule(group="", resource="pods", verbs=("list", "patch")),
         Rule(group="", resource="configmaps", verbs=("create",)),
         Rule(group="", resource="configmaps", verbs=("get", "patch"), only=held),
         Rule(group="ray.io", resource="rayclusters", verbs=("get", "patch"), only=cluster),

@@ -1,7 +1,12 @@
 """The guards as objects of the API server: a ValidatingAdmissionPolicy and its binding for each.
 
 No server of ours stands in the way of anybody's requests: the API server evaluates the expressions itself (Kubernetes
-1.30 and newer). A policy that cannot be evaluated refuses, but for one that only records.
+1.30 and newer).
+
+An API server stops reading ConfigMaps for policies when the last binding goes that names one, and never begins again
+before its own restart: bindings that come later find no parameter, or an old one (kubernetes/kubernetes issue 130887,
+seen with v1.34.4). So there is one more binding, the anchor, that matches nothing, is no fleet's own and is to stay; it
+is a part of its own, to be kept out of what is deleted together.
 """
 
 from __future__ import annotations
@@ -13,13 +18,17 @@ from fleet_app.render import names
 from fleet_app.render.budgets import budgets
 from fleet_app.render.guards import Guard, Named
 from fleet_app.render.held import held
-from fleet_app.render.objects import Object, metadata
+from fleet_app.render.objects import MANAGED_BY, TOOL, Object, metadata
 from fleet_app.render.pods import pods
 from fleet_app.render.scalers import scalers
 from fleet_app.render.site import Site
 from fleet_app.render.strangers import strangers
 
 _API = "admissionregistration.k8s.io/v1"
+_CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap"}
+
+ANCHOR = "fleet-anchor"
+_WHY = "Matches nothing. Keep it: while it is there, API servers go on reading ConfigMaps for policies (issue 130887)."
 
 
 def guards(site: Site, policy: PolicyFile) -> tuple[Guard, ...]:
@@ -54,8 +63,8 @@ def _policy(site: Site, guard: Guard) -> Object:
         "kind": "ValidatingAdmissionPolicy",
         "metadata": metadata(site, policy_name(site, guard)),
         "spec": {
-            "failurePolicy": "Fail" if guard.refuses else "Ignore",
-            **({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}} if guard.held else {}),
+            "failurePolicy": "Fail" if guard.strict else "Ignore",
+            **({"paramKind": _CONFIG_MAP} if guard.held else {}),
             "matchConstraints": {
                 **({"objectSelector": {"matchLabels": dict(guard.labels)}} if guard.labels else {}),
                 "resourceRules": rules,
@@ -89,5 +98,37 @@ def _binding(site: Site, guard: Guard) -> Object:
             "policyName": name,
             **({"paramRef": parameter} if guard.held else {}),
             "validationActions": ["Deny" if guard.refuses else "Audit"],
+        },
+    }
+
+
+def anchor(_site: Site, _policy: PolicyFile) -> Iterator[Object]:
+    """Yield what keeps API servers reading ConfigMaps; the same for every fleet of a Kubernetes cluster."""
+    about = {"name": ANCHOR, "labels": {MANAGED_BY: TOOL}, "annotations": {names.NOTE: _WHY}}
+    nothing = {
+        "apiGroups": ["fleet.invalid"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["nothing"],
+    }
+    yield {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": about,
+        "spec": {
+            "failurePolicy": "Ignore",
+            "paramKind": _CONFIG_MAP,
+            "matchConstraints": {"resourceRules": [nothing]},
+            "validations": [{"expression": "true"}],
+        },
+    }
+    yield {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": about,
+        "spec": {
+            "policyName": ANCHOR,
+            "paramRef": {"name": "none", "namespace": "default", "parameterNotFoundAction": "Allow"},
+            "validationActions": ["Audit"],
         },
     }

@@ -17,8 +17,9 @@ BUDGETS = Target(group="policy", versions=("v1",), kinds={"poddisruptionbudgets"
 _OPEN = (
     *("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/part-of"),
     *("app.kubernetes.io/version", "helm.sh/chart", "ray.io/group", "ray.io/identifier"),
+    *(names.FLAVOR_LABEL, names.PARTITION_LABEL, names.DRIVER_LABEL),
 )
-"""Labels of worker pods whose values differ from site to site, beside the fleet's own."""
+"""Labels of worker pods whose values differ from site to site, beside the levels of the topology."""
 
 _LABELS = """\
 has(object.spec.selector) && has(object.spec.selector.matchLabels) ? object.spec.selector.matchLabels : {}"""
@@ -82,7 +83,7 @@ def _variables(site: Site, policy: PolicyFile) -> tuple[Named, ...]:
         Named(name="name", expression=cel.name_of("object")),
         Named(name="here", expression=f"request.namespace == {cel.text(site.namespace)}"),
         Named(name="known", expression=f"variables.here ? {cel.table(had)} : {cel.table(said)}"),
-        Named(name="open", expression=cel.texts((*levels, names.FLAVOR_LABEL, *_OPEN))),
+        Named(name="open", expression=cel.texts((*levels, *_OPEN))),
         Named(name="labels", expression=_LABELS),
         Named(name="terms", expression=_TERMS),
         Named(name="selects", expression=_SELECTS),

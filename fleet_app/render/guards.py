@@ -126,6 +126,9 @@ class Guard:
     refuses: bool = True
     """Else what it finds is only recorded, in the API server's audit log."""
 
+    strict: bool = True
+    """Whether a request is refused that cannot be judged, as when the API server has not read the parameter yet."""
+
 
 CHANGED = Named(
     name="its-own-part-changes", expression="request.operation != 'UPDATE' || object.spec != oldObject.spec"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fleet_app.engine.errors import RequestError
 from fleet_app.policy.problems import closest
 from fleet_app.policy.schema import PolicyFile
-from fleet_app.render.admission import admission
+from fleet_app.render.admission import admission, anchor
 from fleet_app.render.alerts import alerts
 from fleet_app.render.kueue import kueue
 from fleet_app.render.network import network
@@ -18,12 +18,13 @@ from fleet_app.render.site import Site
 PARTS = {
     "priorityclasses": priorities,
     "admission": admission,
+    "anchor": anchor,
     "network": network,
     "alerts": alerts,
     "kueue": kueue,
 }
 
-USUAL = ("priorityclasses", "admission", "network", "alerts")
+USUAL = ("priorityclasses", "admission", "anchor", "network", "alerts")
 """What a site has anyway; Kueue's objects are for those that run Kueue, and rendered when they are asked for."""
 
 

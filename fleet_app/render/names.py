@@ -15,6 +15,9 @@ PREFIX = "fleet/"
 CLUSTER_LABEL = "fleet/cluster"
 CLASS_LABEL = contract.CLASS_LABEL
 FLAVOR_LABEL = "fleet/flavor"
+PROXY_LABEL = "fleet/proxy"
+"""Of the pods whose Serve proxy takes requests; the service of Serve selects it."""
+
 NODE_LABEL = contract.NODE_LABEL
 POD_LABEL = contract.POD_LABEL
 DRIVER_LABEL = contract.DRIVER_LABEL
@@ -133,6 +136,12 @@ def is_key(key: str) -> bool:
     """Return whether a ConfigMap takes an entry of that key."""
     return len(key) <= LONGEST_KEY and _KEY.fullmatch(key) is not None
 
+
+FIELD_MANAGER = "fleet-arbiter"
+"""Under which the arbiter changes the RayCluster."""
+
+SIZES_NOTE = "fleet/sizes"
+"""Annotation of the RayCluster: how many nodes the chart wants each group to have (JSON)."""
 
 # Ports.
 

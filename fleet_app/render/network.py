@@ -37,6 +37,7 @@ def network(site: Site, policy: PolicyFile) -> Iterator[Object]:
     yield _object(site, "closed", "Nothing that no other policy names.", _pods(site), {"ingress": [], "egress": []})
     yield _dns(site)
     yield _head(site, clients)
+    yield _redis(site)
     apart = [(role,) for role in names.CLASSES] if rules.separate else [names.CLASSES]
     for classes in apart:
         yield _workers(site, classes)
@@ -52,17 +53,14 @@ def _head(site: Site, clients: list[Object] | None) -> Object:
     everyone = {"podSelector": _pods(site)}
     ingress = [
         {"from": [everyone]},
-        _from([_anywhere(_OPERATOR)], names.DASHBOARD_PORT, _AGENT_PORT),
+        # RayJobs come from the operator to the port named `dashboard`: in the chart, that of the gateway.
+        _from([_anywhere(_OPERATOR)], names.DASHBOARD_PORT, names.GATEWAY_PORT, _AGENT_PORT),
         _from(clients, names.GATEWAY_PORT, names.SERVE_PORT),
     ]
-    egress = [
-        {"to": [everyone]},
-        {"ports": _ports(*_API_SERVER_PORTS)},
-        {"to": [{"podSelector": {}}], "ports": _ports(_REDIS_PORT)},
-    ]
+    egress = [{"to": [everyone]}, {"ports": _ports(*_API_SERVER_PORTS)}]
     what = (
-        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server and "
-        "Redis. Its dashboard, GCS and Ray Client ports are closed to everybody else."
+        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server. "
+        "Its dashboard, GCS and Ray Client ports are closed to everybody else."
     )
     return _object(site, "head", what, _head_pod(site), {"ingress": ingress, "egress": egress})
 
@@ -79,6 +77,15 @@ def _dns(site: Site) -> Object:
     ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     rules: Rules = {"egress": [{"to": [servers], "ports": ports}]}
     return _object(site, "dns", "Every pod asks the cluster's DNS.", _pods(site), rules)
+
+
+def _redis(site: Site) -> Object:
+    askers = {
+        "matchLabels": {"ray.io/cluster": site.cluster},
+        "matchExpressions": [{"key": "ray.io/node-type", "operator": "In", "values": ["head", "redis-cleanup"]}],
+    }
+    rules: Rules = {"egress": [{"to": [{"podSelector": {}}], "ports": _ports(_REDIS_PORT)}]}
+    return _object(site, "to-redis", "The head, and KubeRay's clean-up after it, reach Redis.", askers, rules)
 
 
 def _outside(site: Site, policy: PolicyFile) -> Object:

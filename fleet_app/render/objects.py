@@ -15,13 +15,15 @@ from fleet_app.render.site import Site
 
 Object = dict[str, Any]
 
+MANAGED_BY, TOOL = "app.kubernetes.io/managed-by", "fleet-policy-render"
+
 
 def metadata(site: Site, name: str, *, namespaced: bool = False, notes: Mapping[str, str] | None = None) -> Object:
     """Return the metadata of an object: its name, whose it is, and what people should read beside it."""
     return {
         "name": name,
         **({"namespace": site.namespace} if namespaced else {}),
-        "labels": {"app.kubernetes.io/managed-by": "fleet-policy-render", names.CLUSTER_LABEL: site.cluster},
+        "labels": {MANAGED_BY: TOOL, names.CLUSTER_LABEL: site.cluster},
         **({"annotations": dict(notes)} if notes else {}),
     }
 

@@ -52,4 +52,5 @@ def strangers(site: Site, policy: PolicyFile) -> Guard:
             ),
         ),
         refuses=policy.kubernetes.strangers == "refuse",
+        strict=False,  # it looks at everybody's pods
     )

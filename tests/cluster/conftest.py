@@ -1,7 +1,7 @@
 """The clusters that tests here run against: `api` and `cluster`, each up from the first test that asks to the last.
 
 `FLEET_TEST_KUBECONFIG` names a cluster to take instead, for both; it must have KubeRay's operator, and for the tests
-that run pods `FLEET_TEST_IMAGE` names an image of the fleet that its nodes can have.
+that run pods `FLEET_TEST_IMAGE` names an image of the fleet that its nodes can have, `FLEET_TEST_NEXT_IMAGE` another.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.tools import UnavailableError
 
 GIVEN = "FLEET_TEST_KUBECONFIG"
 GIVEN_IMAGE = "FLEET_TEST_IMAGE"
+GIVEN_NEXT = "FLEET_TEST_NEXT_IMAGE"
 # The first test of a tier waits until its cluster is up, and on the first day until that is built.
 UP_WITHIN_S = 2400
 
@@ -38,13 +39,13 @@ def api() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes with the operator in a pod, where the fleet's image can run: n1 for serving, n2 for training."""
+    """Three nodes with the operator in a pod, where the fleet's image can run: one for serving, two for training."""
     yield from _up(beds.full)
 
 
 def _up(bed: Callable[[], AbstractContextManager[Cluster]]) -> Iterator[Cluster]:
     if given := os.environ.get(GIVEN):
-        yield Cluster(kubeconfig=Path(given), image=os.environ.get(GIVEN_IMAGE))
+        yield Cluster(kubeconfig=Path(given), image=os.environ.get(GIVEN_IMAGE), next_image=os.environ.get(GIVEN_NEXT))
         return
     try:
         with bed() as cluster:

@@ -9,12 +9,14 @@ the fleet's code makes one small layer. Does not know how an archive gets into a
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -86,9 +88,10 @@ class _Store:
 
     def lower(self, extras: str) -> str:
         """Return the image below the fleet's own code: Debian and what the lock file names, made once."""
-        sources = ("image/packages.txt", "image/install.sh", "requirements.lock", "pyproject.toml")
-        digest = hashlib.sha256(extras.encode())
-        for source in sources:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        wanted = [extras, project["dependencies"], project["optional-dependencies"]]
+        digest = hashlib.sha256(json.dumps(wanted).encode())
+        for source in ("image/packages.txt", "image/install.sh", "requirements.lock"):
             digest.update((ROOT / source).read_bytes())
         name = f"localhost/fleet-lower:{digest.hexdigest()[:16]}"
         if name not in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():

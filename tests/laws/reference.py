@@ -39,7 +39,7 @@ from fleet_app.engine.plan import (
 )
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
+from fleet_app.engine.values import NOTHING, Condition, Departure, Node, NodeClass, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests.laws.slices import SLICE_LAWS, gpus_of_slices
 from tests.virtual import Fleet, plan_of
@@ -333,6 +333,8 @@ def reclaim_is_one_way(case: Case) -> None:
         victim = case.workloads[action.workload]
         assert victim.holding
         assert not told_to_end(victim)
+        if action.beneficiary in ends_of(case):
+            continue  # whoever is on a node that goes has to leave it
         assert case.yields(victim), f"{victim.name} never yields"
         assert victim.priority < priority_of(case, action.beneficiary)
         longest = case.policy.drain.longest_grace_s
@@ -957,7 +959,8 @@ def gangs_ask_no_more_than_they_may(case: Case) -> None:
 def nodes_cross_with_nothing_torn(case: Case) -> None:
     """B5, D6: only what hears it is asked to move, off nodes that cross; a node has its class once free for it."""
     crossing = {one.node: one for one in case.state.crossings if one.moved_at is None}
-    moved = [one.workload for one in case.actions(Move) if one.beneficiary not in {*case.bookings, *case.workloads}]
+    others = {*case.bookings, *case.workloads, *ends_of(case)}
+    moved = [one.workload for one in case.actions(Move) if one.beneficiary not in others]
     assert len(moved) == len(set(moved))
     for name in moved:
         one = case.workloads[name]
@@ -975,6 +978,44 @@ def nodes_cross_with_nothing_torn(case: Case) -> None:
     assert relabelled.keys() <= crossing.keys()
 
 
+def ends_of(case: Case) -> dict[str, Departure]:
+    """Return the nodes that go away, by what somebody leaves them for."""
+    return {f"the end of {one.node}": one for one in case.state.departures}
+
+
+def nodes_that_go_are_left(case: Case) -> None:
+    """N1, N2: who is on them and can be asked is, once, by what time there is; and nobody comes."""
+    ends, going = ends_of(case), {one.node: one for one in case.state.departures}
+    told = Counter(action.workload for action in case.actions(Drain, Expire, Lose, Kill))
+    moved = {action.workload for action in case.actions(Move)}
+    for action in case.actions(Drain, Move):
+        end = ends.get(action.beneficiary)
+        one = case.workloads[action.workload]
+        if end is None:
+            continue
+        assert end.node in one.nodes
+        if isinstance(action, Move):
+            assert one.movable
+            assert not case.yields(one)
+            assert not one.moving
+            continue
+        assert case.yields(one) or end.gone_at is not None
+        grace_at = case.now + min(one.grace_s, case.policy.drain.longest_grace_s)
+        assert action.deadline_at == (grace_at if end.gone_at is None else max(case.now, min(grace_at, end.gone_at)))
+    for one in case.state.workloads:
+        there = [going[name] for name in one.nodes if name in going]
+        if not there or told_to_end(one):
+            continue
+        hurried = case.yields(one) or any(end.gone_at is not None for end in there)
+        asked = told[one.name] == 1 or not hurried
+        assert asked, f"{one.name} was told {told[one.name]} times to leave {there}"
+        if not hurried and one.movable and not one.moving:
+            assert told[one.name] or one.name in moved
+    placed = {name for action in case.actions(Admit, Grow) for name in action.nodes}
+    placed |= {action.node for action in case.actions(GiveGrant)}
+    assert placed.isdisjoint(going)
+
+
 LAWS: dict[str, Callable[[Case], None]] = {
     law.__name__: law
     for law in (
@@ -985,6 +1026,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         gangs_are_whole_and_where_they_may_be,
         reclaim_is_one_way,
         what_must_end_ends,
+        nodes_that_go_are_left,
         gangs_reclaim_from_borrowers_only,
         pulls_are_limited,
         replicas_are_apart,

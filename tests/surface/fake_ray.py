@@ -29,6 +29,7 @@ class FakeRay:
     headers: list[dict[str, str]] = field(default_factory=list)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     tails: int = 0
+    serve: list[tuple[str, str, str]] = field(default_factory=list)
 
     def write(self, job_id: str, text: str) -> None:
         """Add to a job's log."""
@@ -61,6 +62,8 @@ class FakeRay:
                 web.get("/api/jobs/{id}/logs/tail", self._tail),
                 web.post("/api/jobs/{id}/stop", self._stop),
                 web.delete("/api/jobs/{id}", self._delete),
+                web.route("*", "/api/serve/applications/", self._serve),
+                web.get("/api/ray/version", self._version),
             ]
         )
         return app
@@ -123,6 +126,11 @@ class FakeRay:
             if job.status in TERMINAL or job.cuts > cuts:
                 return socket
             await moved.wait()
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        self.headers.append(dict(request.headers))
+        self.serve.append((request.method, request.query_string, await request.text()))
+        return web.json_response({"applications": {}}, status=400 if "refuse" in self.serve[-1][2] else 200)
 
     async def _stop(self, request: web.Request) -> web.Response:
         self._job(request).status = "STOPPED"

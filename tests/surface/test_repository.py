@@ -21,7 +21,7 @@ LOCK = (ROOT / "requirements.lock").read_text()
 
 LAYOUT = [
     *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", ".ci/run", "requirements.lock"),
-    *("fleet_app", "clusters", "serve_configs", "jobs", "tests", "charts/README.md", "benchmarks"),
+    *("fleet_app", "clusters", "serve_configs", "jobs", "tests", "charts/fleet/README.md", "Dockerfile", "benchmarks"),
     *("docs/adr", "docs/rules.md", "docs/glossary.md"),
 ]
 

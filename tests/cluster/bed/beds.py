@@ -1,7 +1,7 @@
 """The two tiers of the test bed, each up for as long as a `with` lasts, beside any other on this machine.
 
 `api`: a control plane and KubeRay's operator on the loopback; nothing that it makes runs. Needs Go, but not root.
-`full`: two nodes as well, one a class of work, with DNS, the operator in a pod, and images loaded. Needs root.
+`full`: three nodes as well, of both classes of work, with DNS, the operator in a pod, and images loaded. Needs root.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import image
-from tests.cluster.bed import control, dns, network, node, oci, operator, storage
-from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, PAUSE, Module, built
+from tests.cluster.bed import archives, cgroups, control, dns, network, node, operator, storage
+from tests.cluster.bed.build import COREDNS, KUBERAY, KUBERNETES, built
 from tests.cluster.bed.client import Cluster
 from tests.cluster.bed.folder import run_folder
 from tests.cluster.bed.programs import Programs
@@ -30,12 +30,13 @@ PACKAGES = {
     "unshare": "util-linux",
     "ip": "iproute2",
 }
-# A node a class; topology as a site would label it.
+# As few as there are stories of: a gang of two, and a node that goes over. Topology as a site would label it.
 NODES: Mapping[str, Mapping[str, str]] = {
     "n1": {"fleet/class": "serving", "fleet/spine": "s1", "fleet/leaf": "l1"},
     "n2": {"fleet/class": "training", "fleet/spine": "s1", "fleet/leaf": "l2"},
+    "n3": {"fleet/class": "training", "fleet/spine": "s1", "fleet/leaf": "l2"},
 }
-GPUS = "32"
+GPUS = "8"
 READY_WITHIN_S = 120
 
 
@@ -52,19 +53,20 @@ def api() -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def full() -> Iterator[Cluster]:
-    """Hold a whole cluster of two nodes, whose pods run."""
+    """Hold a whole cluster of three nodes, whose pods run."""
     _need()
     with run_folder() as folder:
-        archives = _images(folder)
+        images = archives.all_of_them()
         with _running(folder, network.WORLD) as programs, network.link(programs) as address:
+            cgroups.enter(folder.name, network.first(programs))
             network.lay(programs)
             reach = control.Reach(inner=network.GATEWAY, outer=address, published=network.GATEWAY)
             places = [network.place(programs, folder, number) for number in range(1, len(NODES) + 1)]
             for place in places:
                 node.run_containerd(programs, place, folder / place.name)
             plane = control.start(programs, folder, reach)
-            cluster = Cluster(kubeconfig=plane.kubeconfig, image=image.NAME)
-            node.load(programs, places, archives)
+            cluster = Cluster(kubeconfig=plane.kubeconfig, image=image.NAME, next_image=node.next_of(image.NAME))
+            node.load(programs, places, images, image.NAME)
             operator.define(cluster)
             for place in places:
                 node.join(programs, place, folder / place.name, plane)
@@ -82,28 +84,13 @@ def _furnish(cluster: Cluster, folder: Path) -> None:
         cluster.kubectl("taint", "node", name, f"fleet/class={labels['fleet/class']}:NoSchedule")
         cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={patch}")
     storage.provide(cluster, folder / "volumes")
-    dns.run(cluster, _name(COREDNS))
-    operator.run_inside(cluster, _name(KUBERAY))
+    dns.run(cluster, archives.name(COREDNS))
+    operator.run_inside(cluster, archives.name(KUBERAY))
     limit = f"--timeout={READY_WITHIN_S}s"
     cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", limit, within_s=READY_WITHIN_S + 5)
     for namespace, name in ((dns.NAMESPACE, dns.NAME), (operator.NAMESPACE, operator.NAME)):
         words = ("rollout", "status", f"deployment/{name}", f"--namespace={namespace}", limit)
         cluster.kubectl(*words, within_s=READY_WITHIN_S + 5)
-
-
-def _images(folder: Path) -> list[Path]:
-    """Return archives of all images that the cluster's pods are made of."""
-    archives = []
-    for module in (PAUSE, COREDNS, KUBERAY):
-        archive = folder / f"{module.folder}.tar"
-        oci.write(archive, _name(module), built(module) / module.programs[0])
-        archives.append(archive)
-    image.build(folder / "fleet.tar")
-    return [*archives, folder / "fleet.tar"]
-
-
-def _name(module: Module) -> str:
-    return f"localhost/{module.programs[0]}:1"
 
 
 def _need() -> None:

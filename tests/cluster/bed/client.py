@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -22,14 +23,33 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that answers at `kubeconfig`; with `image`, pods of the fleet run in it, from that image."""
+    """A cluster that answers at `kubeconfig`, with images of the fleet that its nodes can have, if any."""
 
     kubeconfig: Path
     image: str | None = None
+    next_image: str | None = None
 
     def kubectl(self, *words: str, stdin: str = "", within_s: float = 60) -> str:
         """Run kubectl and return its output. Raises CommandError with what it complains of."""
         return self._run([str(tool("kubectl")), *words], stdin, within_s)
+
+    @contextlib.contextmanager
+    def background(self, *words: str, stdout: IO[str]) -> Iterator[None]:
+        """Run kubectl meanwhile; its input ends with the `with`, and it is to end then."""
+        command = [str(tool("kubectl")), *words]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.STDOUT, text=True, env=self._environment()
+        ) as running:
+            try:
+                yield
+                assert running.poll() is None, f"{' '.join(words[:4])} ended with {running.returncode}"
+            finally:
+                assert running.stdin is not None
+                running.stdin.close()
+                try:
+                    running.wait(30)
+                except subprocess.TimeoutExpired:
+                    running.kill()
 
     def helm(self, *words: str, within_s: float = 300) -> str:
         """Run helm and return its output. Raises CommandError with what it complains of."""
@@ -60,13 +80,21 @@ class Cluster:
             time.sleep(every_s)
 
     def _run(self, command: Sequence[str], stdin: str, within_s: float) -> str:
-        environment = os.environ | {"KUBECONFIG": str(self.kubeconfig)}
         try:
             done = subprocess.run(
-                command, input=stdin, capture_output=True, text=True, timeout=within_s, env=environment, check=False
+                command,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=within_s,
+                env=self._environment(),
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise CommandError(f"{' '.join(command[1:4])}: no end within {within_s:.0f} s") from error
         if done.returncode != 0:
             raise CommandError(done.stderr.strip() or done.stdout.strip())
         return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"KUBECONFIG": str(self.kubeconfig)}

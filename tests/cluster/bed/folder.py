@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cluster.bed.cgroups import CGROUPS
 from tests.tools import bed
 
-CGROUPS = Path("/sys/fs/cgroup")
 PREFIX = "fleetbed-"
 
 

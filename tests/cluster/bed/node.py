@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.cluster.bed import cgroups
 from tests.cluster.bed.build import KUBERNETES, built
 from tests.cluster.bed.control import ControlPlane
 from tests.cluster.bed.network import Place
@@ -15,7 +16,6 @@ DNS = "10.96.0.10"
 PODS = "10.244.0.0/16"
 CONTAINERD = "/run/containerd/containerd.sock"
 PAUSE = "localhost/pause:1"
-CGROUPS = Path("/sys/fs/cgroup")
 CNI = "/usr/lib/cni"  # where Debian's package puts the plugins
 IMPORT_WITHIN_S = 300
 
@@ -45,17 +45,23 @@ conf_dir = "{network}"
     programs.wait_until(lambda: programs.ended(socket) == 0, f"{name} to answer", 60, needs=(name,))
 
 
-def load(programs: Programs, places: Iterable[Place], archives: Iterable[Path]) -> None:
-    """Put images into the stores of nodes, side by side."""
+def load(programs: Programs, places: Iterable[Place], archives: Iterable[Path], fleet: str) -> None:
+    """Put images into the stores of nodes, side by side; the fleet's by a second name, too."""
     script = "\n".join(f"ctr -n k8s.io images import {archive}" for archive in archives)
+    script += f"\nctr -n k8s.io images tag {fleet} {next_of(fleet)}"
     loads = [programs.launch(["sh", "-ec", script], place.inside) for place in places]
     for each in loads:
         programs.finish(each, IMPORT_WITHIN_S)
 
 
+def next_of(image: str) -> str:
+    """Return the second name of an image, which an upgrade takes for another."""
+    return f"{image}-next"
+
+
 def join(programs: Programs, place: Place, folder: Path, control: ControlPlane) -> None:
     """Start kubelet and kube-proxy."""
-    group = _control_group(f"/{folder.parent.name}/{place.name}")
+    group = cgroups.make(folder.parent.name, place.name)
     binaries = built(KUBERNETES)
     user = control.authority.kubeconfig(
         f"{place.name}-kubelet", f"/O=system:nodes/CN=system:node:{place.name}", control.server
@@ -123,20 +129,6 @@ def _proxy(place: Place, user: Path) -> dict[str, object]:
         "clientConnection": {"kubeconfig": str(user)},
         "conntrack": {"maxPerCore": 0, "min": 0},  # of the whole machine: not ours to set
     }
-
-
-def _control_group(name: str) -> str:
-    """Make a control group in every hierarchy of a cgroup v1 machine, or in the one of a cgroup v2 machine."""
-    hierarchies = [CGROUPS]
-    if not (CGROUPS / "cgroup.controllers").exists():
-        hierarchies = [path for path in CGROUPS.iterdir() if path.is_dir() and not path.is_symlink()]
-    for hierarchy in hierarchies:
-        group = hierarchy / name.lstrip("/")
-        group.parent.mkdir(exist_ok=True)
-        if (inherits := group.parent / "cgroup.clone_children").exists():
-            inherits.write_text("1", encoding="utf-8")  # else nothing may start in it: it has no processors
-        group.mkdir()
-    return name
 
 
 def _written(path: Path, document: dict[str, object]) -> Path:

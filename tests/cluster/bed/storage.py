@@ -1,4 +1,4 @@
-"""Volumes for claims: folders of the run, which both nodes see. Does not know what is kept there."""
+"""Volumes for claims: folders of the run, which all nodes see. Does not know what is kept there."""
 
 from __future__ import annotations
 

@@ -140,3 +140,35 @@ KEPT_OUT = {
 @pytest.mark.parametrize(("node", "want"), KEPT_OUT.values(), ids=KEPT_OUT)
 def test_quarantine(node: dict[str, Any], want: str) -> None:
     assert tables.quarantine(node, 100.0) == want
+
+
+def test_pods_and_machines_are_shown_where_there_are_such():
+    rows = [
+        {
+            "name": "n1",
+            "class": "training",
+            "domains": {"leaf": "l1"},
+            "condition": "ready",
+            "machine": "m1",
+            "pod": "p1",
+        },
+        {"name": "n2", "class": "training", "domains": {"leaf": "l1"}, "condition": "down"},
+    ]
+    found = tables.nodes(rows, 0.0)
+    shown = {str(column.header): list(column.cells) for column in found.columns}
+    assert (shown["MACHINE"], shown["POD"]) == (["m1", "-"], ["p1", "-"])
+    assert "POD" not in {column.header for column in tables.nodes(rows[1:], 0.0).columns}
+
+
+CAME_UP = {
+    "not yet": ({"moved_at": None}, "not yet"),
+    "at once, without pools": ({"moved_at": 5.0, "machine": ""}, "yes"),
+    "a pool's is made anew first": ({"moved_at": 5.0, "machine": "m1", "settled_at": None}, "is made anew"),
+    "and has come up": ({"moved_at": 5.0, "machine": "m1", "settled_at": 9.0}, "yes"),
+}
+
+
+@pytest.mark.parametrize(("crossing", "want"), CAME_UP.values(), ids=CAME_UP)
+def test_whether_a_node_has_its_other_class(crossing, want):
+    about = {"node": "n1", "was": "training", "to": "serving", "gpus": 8, "asked_at": 0.0, "who": "ada"}
+    assert want in [cell for column in tables.crossings([about | crossing]).columns for cell in column.cells]

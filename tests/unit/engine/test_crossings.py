@@ -14,6 +14,16 @@ from tests.builders import crossing, node, policy, team
 SEEN = {
     "nothing crosses": (node(), None, (NodeClass.TRAINING, Condition.READY)),
     "while it crosses it takes nothing new": (node(), crossing(), (NodeClass.TRAINING, Condition.CORDONED)),
+    "a pool's node is closed until it was made anew": (
+        node(),
+        crossing(moved_at=1.0, machine="m1"),
+        (NodeClass.SERVING, Condition.CORDONED),
+    ),
+    "and open then": (
+        node(),
+        crossing(moved_at=1.0, machine="m1", settled_at=2.0),
+        (NodeClass.SERVING, Condition.READY),
+    ),
     "then it is of the other class": (node(), crossing(moved_at=1.0), (NodeClass.SERVING, Condition.READY)),
     "whatever its label says by then": (
         node(serving=True),

@@ -1,4 +1,4 @@
-"""B5: who is asked to leave a node that crosses, and when it has its other class."""
+"""B5, N3: who is asked to leave a node that crosses, and when it has its other class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from fleet_app.engine import relabelling
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Move, Relabel
+from fleet_app.engine.plan import Drain, Move, Relabel
 from fleet_app.engine.values import Condition, Crossing, Node, NodeClass
 from fleet_app.engine.workload import Service, Workload
 from tests.builders import backfill, crossing, gang, grant, node, policy, service, state
@@ -40,6 +40,27 @@ CROSSINGS: dict[str, tuple[Crossing, list[Node | Workload | Service], list[str]]
     "a node that is lost stays what it was": (crossing("n1"), [node("n1", condition=Condition.DOWN)], []),
     "one that is not there too": (crossing("n1"), [node("n2")], []),
     "one that has crossed is left alone": (crossing("n1", moved_at=5.0), [N1, gang(on=["n1"], movable=True)], []),
+    "of a pool's node backfill has to leave": (
+        crossing("n1", machine="m1"),
+        [N1, backfill(on=["n1"])],
+        ["drain backfill"],
+    ),
+    "and is waited for": (
+        crossing("n1", machine="m1"),
+        [N1, backfill(on=["n1"], phase=Phase.DRAINING, deadline_at=50.0)],
+        [],
+    ),
+    "and committed work, whichever way it goes": (
+        crossing("v1", to=NodeClass.TRAINING, machine="m1"),
+        [V1, gang(on=["v1"], movable=True)],
+        ["move gang"],
+    ),
+    "an empty one has its class at once too": (crossing("n1", machine="m1"), [N1], ["n1 serving"]),
+    "of one that was made anew nobody is asked": (
+        crossing("n1", machine="m1", moved_at=5.0),
+        [N1, backfill(on=["n1"])],
+        [],
+    ),
 }
 
 
@@ -61,8 +82,8 @@ def test_a_gang_on_two_nodes_that_cross_is_asked_once() -> None:
     assert list(map(said, relabelling.step(ledger, asked))) == ["move gang"]
 
 
-def said(action: Move | Relabel) -> str:
-    if isinstance(action, Move):
+def said(action: Drain | Move | Relabel) -> str:
+    if isinstance(action, Drain | Move):
         assert action.beneficiary == "the class boundary"
-        return f"move {action.workload}"
+        return f"{'move' if isinstance(action, Move) else 'drain'} {action.workload}"
     return f"{action.node} {action.node_class}"

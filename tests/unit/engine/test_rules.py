@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 RULES = (ROOT / "docs/rules.md").read_text()
 HELD, _, NOT_HELD = RULES.partition("## Not held yet")
 
-ONE = r"[QOPRSDCFBHIWGV][0-9]{1,2}"
+ONE = r"[QOPRSDCFBHIWGVN][0-9]{1,2}"
 
 
 def listed(text: str) -> set[str]:

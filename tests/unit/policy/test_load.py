@@ -208,6 +208,20 @@ REFUSED = {
         "team of serving too",
         "Name another team",
     ),
+    "a label for a level that is not there": (
+        "headroom:",
+        "node_pools: {topology: {lef: example.com/rack}}\nheadroom:",
+        "node_pools.topology.lef",
+        "no topology level",
+        "Did you mean 'leaf'?",
+    ),
+    "what is no key of a label": (
+        "headroom:",
+        "node_pools: {topology: {leaf: not/a/key}}\nheadroom:",
+        "node_pools.topology.leaf",
+        "key of a Kubernetes label",
+        "topology.kubernetes.io/zone",
+    ),
     "a default team that is not there": ("{team: batch}", "{team: bach}", "defaults.team", "'bach'", "'batch'"),
     "an organisation as default team": ("{team: batch}", "{team: lab}", "defaults.team", "'lab' is unknown", "Known"),
     "a default team that may not": (
@@ -309,6 +323,13 @@ def test_drains_are_limited_only_where_the_file_says_so():
     assert to_engine(policy()).drain.most_per_cycle is None
     limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))
     assert to_engine(limited).drain.most_per_cycle == 7
+
+
+def test_the_engine_reads_whether_nodes_can_be_had():
+    assert to_engine(policy()).node_pools == engine.NodePools(gpus_per_node=policy().topology.gpus_per_node)
+    more = "node_pools: {scales: true, boot: 10m, quantile: 0.9, topology: {leaf: example.com/rack}}\nheadroom:"
+    found = to_engine(parse_policy(with_line("headroom:", more))).node_pools
+    assert (found.scales, found.boot_s, found.quantile) == (True, 600.0, 0.9)
 
 
 def test_the_engine_reads_how_nodes_are_shared_out():

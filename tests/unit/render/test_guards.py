@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,11 @@ def test_passes(thing):
 @pytest.mark.parametrize("thing", kube.STRANGERS.values(), ids=kube.STRANGERS)
 def test_a_gpu_pod_that_is_not_the_fleets_is_found(thing):
     assert [rule for rule, _ in asked(thing)] == ["K8"]
+
+
+def test_a_toleration_that_says_nothing_tolerates_nothing():
+    asks = [kube.container(resources={"limits": {"nvidia.com/gpu": "1"}})]
+    assert asked(kube.gpu_pod(spec={"containers": asks, "tolerations": [{}]})) == []
 
 
 BLOCKING = {
@@ -178,11 +185,19 @@ OPTIONAL = frozenset(
 THINGS = [*(thing for _, thing in REFUSED.values()), *kube.PASSES.values(), *kube.STRANGERS.values()]
 
 
+def keys(value: object) -> Iterator[str]:
+    """Yield every key of an object, at any depth."""
+    if isinstance(value, dict):
+        yield from value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys(each)
+
+
 @st.composite
 def thinned(draw: st.DrawFn) -> tuple[str, kube.Object]:
     """Return an object that lacks some of what may be left out, and its kind."""
     thing = draw(st.sampled_from(THINGS))
-    drop = draw(st.frozensets(st.sampled_from(sorted(OPTIONAL)), max_size=4))
+    drop = draw(st.frozensets(st.sampled_from(sorted(OPTIONAL & set(keys(thing)))), max_size=4))
 
     def thin(value: object, inside: str) -> object:
         if isinstance(value, dict):

@@ -58,6 +58,15 @@ def test_quota(team, want):
     assert quota(team) == want
 
 
+def test_who_serves_borrows_nothing_whatever_its_limit_is():
+    lab = {"teams": {"serve": {"nominal": 40, "borrowing_limit": 8}, "train": {"nominal": 50}}}
+    classes = {"s": {"value": 2, "teams": ["serve"]}, "t": {"value": 1}}
+    default = {"service": "s", "gang": "t", "backfill": "t"}
+    given = {"version": 1, "name": "p", "organisations": {"lab": lab}, "classes": classes, "default_class": default}
+    (group,) = objects(PolicyFile.model_validate(given))["ClusterQueue", "serve"]["spec"]["resourceGroups"]
+    assert [each["resources"][0]["borrowingLimit"] for each in group["flavors"]] == [0]
+
+
 def test_every_queue_takes_back_what_it_lends():
     queues = [each for (kind, _), each in FOUND.items() if kind == "ClusterQueue"]
     assert {each["spec"]["preemption"]["reclaimWithinCohort"] for each in queues} == {"Any"}

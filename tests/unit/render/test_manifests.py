@@ -72,6 +72,24 @@ def test_the_same_policy_gives_the_same_bytes():
     assert dump(whole(DEMO)) == dump(whole(load_policy(ROOT / "clusters" / "demo.yaml")))
 
 
+def test_everything_but_the_anchor_is_the_fleets_own():
+    found = {each["metadata"]["name"] for each in whole(DEMO) if "fleet/cluster" not in each["metadata"]["labels"]}
+    assert found == {"fleet-anchor"}
+
+
+FAILING = {
+    "evictions": "Fail",
+    "pods": "Fail",
+    "nodes": "Ignore",  # node controllers must get through
+    "strangers": "Ignore",  # it looks at everybody's pods
+}
+
+
+def test_what_cannot_be_judged_is_refused_where_that_hinders_no_controller():
+    found = {each["metadata"]["name"]: each["spec"] for each in whole(MORE) if each["kind"].endswith("AdmissionPolicy")}
+    assert {name: found[f"fleet-prod-{name}"]["failurePolicy"] for name in FAILING} == FAILING
+
+
 def test_no_two_objects_have_one_name():
     names = [(each["kind"], each["metadata"]["name"]) for each in whole(MORE)]
     assert len(set(names)) == len(names)

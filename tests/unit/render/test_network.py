@@ -25,6 +25,7 @@ def worker(role: str) -> tuple[str, dict[str, str]]:
 
 HEAD = ("fleet", {"ray.io/cluster": "prod", "ray.io/node-type": "head"})
 SERVING, TRAINING = worker("serving"), worker("training")
+CLEANUP = ("fleet", {"ray.io/cluster": "prod", "ray.io/node-type": "redis-cleanup"})
 CLIENT = ("web", {"app": "site"})
 OTHER = ("batch", {"app": "other"})
 OPERATOR = ("kuberay", {"app.kubernetes.io/name": "kuberay-operator"})
@@ -92,6 +93,7 @@ CASES = {
     "ranks ask the DNS": (USUAL, TRAINING, DNS, 53, True),
     "ranks reach nothing else outside": (USUAL, TRAINING, OTHER, 443, False),
     "the head reaches Redis": (USUAL, HEAD, REDIS, 6379, True),
+    "so does what KubeRay cleans up with": (USUAL, CLEANUP, REDIS, 6379, True),
     "ranks do not": (USUAL, TRAINING, REDIS, 6379, False),
     "another cluster's pods are not the fleet's": (
         USUAL,

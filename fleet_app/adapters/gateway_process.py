@@ -7,14 +7,14 @@ import logging
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from ray._private.utils import set_kill_on_parent_death_linux
 
 from fleet_app.adapters.local_home import FleetHome
-from fleet_app.adapters.local_nodes import LOOPBACK
 from fleet_app.engine.errors import FaultError
 
-log = logging.getLogger("fleet.local")
+log = logging.getLogger("fleet.gateway")
 
 LISTEN_WITHIN_S = 240.0
 """How long it may take to start: a second on a quiet machine."""
@@ -27,11 +27,15 @@ END_WITHIN_S = 5.0
 class Gateway:
     """The gateway's process: started again, on the same port, whenever it ends."""
 
-    def __init__(self, home: FleetHome, dashboard_url: str) -> None:
-        """Start nothing yet."""
+    def __init__(
+        self, home: FleetHome, dashboard_url: str, *, host: str, port: int = 0, log_file: Path | None = None
+    ) -> None:
+        """Start nothing yet. Port 0 is a free one; without a file it writes where this process does."""
         self._home = home
         self._dashboard_url = dashboard_url
-        self._port = 0
+        self._host = host
+        self._port = port
+        self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
         self._pause_s = FIRST_PAUSE_S
         self._again_at = 0.0
@@ -39,11 +43,12 @@ class Gateway:
     def start(self) -> None:
         """Start it; its URL is there a little later."""
         self._home.gateway_url.unlink(missing_ok=True)
-        with (self._home.logs / "gateway.log").open("ab") as output:
+        with contextlib.ExitStack() as opened:
+            output = None if self._log_file is None else opened.enter_context(self._log_file.open("ab"))
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "fleet_app.gateway", "--home", str(self._home.path)),
-                    *("--dashboard-url", self._dashboard_url, "--host", LOOPBACK, "--port", str(self._port)),
+                    *("--dashboard-url", self._dashboard_url, "--host", self._host, "--port", str(self._port)),
                     *("--url-file", str(self._home.gateway_url)),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -61,7 +66,7 @@ class Gateway:
                 self._port = int(url.rpartition(":")[2])
                 return url
             time.sleep(0.02)
-        raise FaultError("the gateway did not start", where=str(self._home.logs / "gateway.log"))
+        raise FaultError("the gateway did not start", where=str(self._log_file or self._host))
 
     def keep(self) -> None:
         """Start it again when it has ended, after a pause that doubles each time."""

@@ -1,0 +1,82 @@
+"""Which pods take Serve's requests: those whose proxy is healthy have a label, and the Service selects it.
+
+Serve has a proxy only where it has a replica, so a Service for all of the serving class would send requests to where
+nobody listens; and a pod without a replica is not unready, or the cluster would never be. While nobody tends the
+labels, as when the head is away, they stay: a pod that dies leaves the Service by itself. Knows addresses and labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import httpx
+
+from fleet_app.adapters import serve_rest
+from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
+from fleet_app.adapters.kube_nodes import CLUSTER_LABEL
+from fleet_app.engine.errors import NotFoundError
+from fleet_app.render import names
+
+LOOK_EVERY = 10
+
+
+class PodLabels:
+    """The pods of one cluster, by the Kubernetes API."""
+
+    def __init__(self, kube: Kube, cluster: str, namespace: str) -> None:
+        """Ask this API server."""
+        self._kube = kube
+        self._cluster = cluster
+        self._namespace = namespace
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> PodLabels | None:
+        """Return the pods of the cluster that the environment names; None outside of Kubernetes. Raises FaultError."""
+        cluster, namespace = environment.get(names.CLUSTER_VARIABLE), environment.get(names.NAMESPACE_VARIABLE)
+        return cls(Kube.of_pod(), cluster, namespace) if cluster and namespace else None
+
+    def look(self) -> dict[str, tuple[str, bool]]:
+        """Return address, and whether it has the label, of each pod that has one, by name. Raises FleetError."""
+        ours = f"{CLUSTER_LABEL}={self._cluster}"
+        found = self._kube.ask(self._kube.core.list_namespaced_pod, self._namespace, label_selector=ours)
+        return {
+            pod["metadata"]["name"]: (address, names.PROXY_LABEL in (pod["metadata"].get("labels") or {}))
+            for pod in found.get("items") or []
+            if (address := (pod.get("status") or {}).get("podIP"))
+        }
+
+    def label(self, pod: str, *, on: bool) -> None:
+        """Give a pod the label or take it away; nothing happens when the pod is gone. Raises FleetError."""
+        body = {"metadata": {"labels": {names.PROXY_LABEL: "true" if on else None}}}
+        call = self._kube.core.patch_namespaced_pod
+        with contextlib.suppress(NotFoundError):
+            self._kube.ask(call, pod, self._namespace, body=body, _content_type=MERGE_PATCH)
+
+
+class LabelProxies:
+    """A pod has the label when its proxy takes requests, and only then."""
+
+    name = "proxies"
+
+    def __init__(self, ray: httpx.Client, pods: PodLabels) -> None:
+        """Ask Serve through Ray's dashboard."""
+        self._ray = ray
+        self._pods = pods
+        self._labelled: frozenset[str] | None = None
+        self._looks = 0
+
+    def tend(self) -> None:
+        """Put the labels right. Raises FaultError, and changes nothing, when Serve or Kubernetes does not answer.
+
+        Kubernetes is asked when the proxies are others than before, and now and then besides: pods come and go.
+        """
+        healthy = serve_rest.healthy_proxies(serve_rest.details(self._ray))
+        self._looks += 1
+        if healthy == self._labelled and self._looks % LOOK_EVERY:
+            return
+        self._labelled = None
+        for pod, (address, has) in sorted(self._pods.look().items()):
+            if (address in healthy) != has:
+                self._pods.label(pod, on=not has)
+        self._labelled = healthy

@@ -1,0 +1,251 @@
+"""One fleet from its installation to its end, on a cluster whose pods run: what the chart promises, seen from outside.
+
+The tests are steps of one story, in the order of this file: each leaves the fleet idle for the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_app.policy.schema import PolicyFile
+from fleet_app.render import access
+from fleet_app.render.admission import admission
+from fleet_app.render.objects import dump
+from fleet_app.render.site import Site
+from tests.cluster.bed.client import Cluster, CommandError
+from tests.cluster.fleets import ROOT, Fleet, namespace
+
+NAME = "lab"
+SITE = Site(cluster=NAME, namespace="fleet-story")
+UP_WITHIN_S = 300
+AFTER_DEADLINE_S = 5  # what the drain contract says
+POLICY = """
+version: 1
+name: lab
+topology: {levels: [leaf], gpus_per_node: 8}
+organisations:
+  lab:
+    teams:
+      serving: {nominal: 8, borrowing_limit: 0}
+      research: {nominal: 16}
+      batch: {nominal: 0}
+classes:
+  serving-production: {value: 100000, teams: [serving]}
+  training-committed: {value: 50000, teams: [research]}
+  training-backfill: {value: 1000, borrows: true, yields: true}
+default_class: {gang: training-committed, backfill: training-backfill, service: serving-production}
+drain: {grace: 20s, longest_grace: 60s}
+headroom: {immediate: 0}
+"""
+POST = """
+import json, sys
+from pathlib import Path
+from fleet_app.cli import client
+client.find(Path("/var/lib/fleet"), None).post(sys.argv[1], json.loads(sys.argv[2]))
+"""
+GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
+BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
+
+
+def values(image: str, **changes: Any) -> Mapping[str, Any]:
+    """A node for serving and two for training, with as little of a small machine as will do."""
+    repository, tag = image.rsplit(":", 1)
+    small = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+    return {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"},
+        "policy": POLICY,
+        "serve": (ROOT / "serve_configs" / "hello.yaml").read_text(encoding="utf-8"),
+        "shapes": {"small": {"gpus": 8, "gpuResource": "nvidia.com/gpu", "cpu": "50m", "memory": "2Gi", "rayCpus": 16}},
+        "domains": [
+            {"levels": {"leaf": "l1"}, "shape": "small", "serving": 1, "training": 0},
+            {"levels": {"leaf": "l2"}, "shape": "small", "serving": 0, "training": 2},
+        ],
+        "nodes": {"select": True, "name": "node"},
+        "head": {"resources": small, "tolerations": [{"operator": "Exists"}]},
+        "redis": {"enabled": True},
+        "rendered": dump(admission(SITE, PolicyFile.model_validate(yaml.safe_load(POLICY)))),
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet that Helm has installed; all its nodes are there."""
+    if cluster.image is None:
+        pytest.skip("FLEET_TEST_IMAGE does not name an image of the fleet for FLEET_TEST_KUBECONFIG")
+    with namespace(cluster, SITE.namespace) as there:
+        fleet = Fleet(cluster=cluster, namespace=there, name=NAME)
+        fleet.upgrade(values(cluster.image), tmp_path_factory.mktemp("values"))
+        cluster.wait_until(lambda: len(fleet.ask("nodes")) == 3, "three nodes of the fleet", UP_WITHIN_S)
+        yield fleet
+
+
+def test_nodes_are_seen_with_class_and_topology(fleet: Fleet) -> None:
+    seen = sorted((node["class"], node["domains"]["leaf"], node["gpus_total"]) for node in fleet.ask("nodes"))
+    assert seen == [("serving", "l1", 8)] + [("training", "l2", 8)] * 2
+
+
+def test_the_service_answers_at_its_name(fleet: Fleet) -> None:
+    fleet.cluster.wait_until(lambda: "pid" in fleet.hello(), "an answer of the service", 120)
+    (service,) = fleet.ask("services")
+    assert service["occupied"] == 1
+
+
+def test_a_gang_of_ray_job_submit_is_placed_whole(fleet: Fleet) -> None:
+    with running(fleet, "whole", GANG):
+        assert set(fleet.workload("whole")["nodes"]) == names(fleet, "training")
+        free = {node["gpus_free"] for node in fleet.ask("nodes") if node["class"] == "training"}
+        assert free == {0}
+
+
+def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet, tmp_path: Path) -> None:
+    with running(fleet, "gang", GANG), running(fleet, "lent", BACKFILL):
+        assert set(fleet.workload("lent")["nodes"]) <= names(fleet, "serving")
+        with fleet.load(tmp_path / "answers", at_once=10):
+            fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["occupied"] == 2, "two replicas", 120)
+            drained = fleet.workload("lent")
+            assert drained["phase"] == "queued"
+            assert drained["broken_drains"] == 0
+        saved = drained["checkpoint"]["step"]
+        wait_for(fleet, "lent", "running")
+        assert f"starts at {saved}" in fleet.run("fleet", "logs", "lent")
+        assert (tmp_path / "answers").read_text(encoding="utf-8").split("\n", 1)[0] == "200"
+        assert (fleet.workload("gang")["phase"], fleet.workload("gang")["attempt"]) == ("running", 1)
+
+
+def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    with running(fleet, "gang-2", GANG), running(fleet, "lent-2", BACKFILL, takes_s=15):
+        before = fleet.workload("gang-2")
+        head = fleet.head()
+        with fleet.load(tmp_path / "answers", at_once=10):
+            wait_for(fleet, "lent-2", "draining")
+            deadline_at = fleet.workload("lent-2")["deadline_at"]
+            fleet.kubectl("delete", "pod", head, "--grace-period=0", "--force")
+            answered = count(tmp_path / "answers")
+            fleet.cluster.wait_until(lambda: count(tmp_path / "answers") > answered, "answers without a head", 60)
+            fleet.cluster.wait_until(lambda: fleet.head() != head and bool(fleet.ask("nodes")), "a head", UP_WITHIN_S)
+            wait_for(fleet, "lent-2", "queued")
+            assert requeued_at(fleet, "lent-2") <= deadline_at + AFTER_DEADLINE_S
+        wait_for(fleet, "lent-2", "running")
+        assert fleet.workload("gang-2")["attempt"] == before["attempt"]
+
+
+def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet) -> None:
+    mine = f"--pod-selector=ray.io/cluster={NAME},ray.io/node-type=worker"
+    drain = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", mine)
+    with running(fleet, "drained", GANG):
+        machine = fleet.workload("drained")["nodes"][0]
+        with pytest.raises(CommandError, match="holds gang drained"):
+            fleet.cluster.kubectl(*drain, "--timeout=10s", machine)
+        try:
+            wait_for(fleet, "drained", "queued")
+            fleet.cluster.kubectl(*drain, "--timeout=120s", machine, within_s=150)
+        finally:
+            fleet.cluster.kubectl("uncordon", machine)
+        wait_for(fleet, "drained", "running", UP_WITHIN_S)
+        assert fleet.workload("drained")["broken_drains"] == 0
+
+
+def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) -> None:
+    with running(fleet, "upgraded", GANG):
+        before = {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")}
+        policy = POLICY.replace("longest_grace: 60s", "longest_grace: 50s")
+        fleet.upgrade(values(str(fleet.cluster.next_image), policy=policy), tmp_path)
+        in_force = lambda: "50s" in fleet.run("fleet", "policy", "show")  # noqa: E731
+        fleet.cluster.wait_until(in_force, "the new policy to be in force", 60)
+        assert {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")} == before
+        assert (fleet.workload("upgraded")["phase"], fleet.workload("upgraded")["attempt"]) == ("running", 1)
+        assert "pid" in fleet.hello()
+
+
+def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: Fleet) -> None:
+    fleet.cluster.wait_until(lambda: len(names(fleet, "training")) == 2, "two nodes for training", UP_WITHIN_S)
+    machine = max(names(fleet, "training"))
+    others = {pod["metadata"]["uid"] for pod in fleet.pods("ray.io/node-type=worker") if on(pod) != machine}
+    order = {"nodes": [machine], "to": "serving", "who": "tests"}
+    fleet.run("python3", "-c", POST, "boundary", json.dumps(order))
+    fleet.cluster.wait_until(lambda: machine in names(fleet, "serving"), f"{machine} to serve", UP_WITHIN_S)
+    label = fleet.cluster.get("node", machine)["metadata"]["labels"]["fleet/class"]
+    pods = fleet.pods("ray.io/node-type=worker")
+    assert (label, [on(pod) for pod in pods].count(machine)) == ("serving", 1)
+    assert others <= {pod["metadata"]["uid"] for pod in pods}
+
+
+def test_the_arbiter_may_do_what_it_calls_and_no_more(fleet: Fleet) -> None:
+    want = {(rule.group, rule.resource, tuple(sorted(rule.verbs)), rule.only) for rule in access.rules(NAME)}
+    assert allowed(fleet, f"{NAME}-arbiter") - allowed(fleet, f"{NAME}-worker") == want
+
+
+def test_an_uninstalled_fleet_leaves_nothing(fleet: Fleet) -> None:
+    fleet.cluster.helm("uninstall", NAME, "--namespace", fleet.namespace, "--wait")
+    kinds = "rayclusters,pods,services,configmaps,secrets,persistentvolumeclaims,roles,rolebindings,serviceaccounts"
+    mine = f"--selector=app.kubernetes.io/instance={NAME}"
+    fleet.cluster.wait_until(lambda: not fleet.pods(f"ray.io/cluster={NAME}"), "all pods to be gone", 180)
+    assert fleet.kubectl("get", kinds, mine, "--output=name") == ""
+    cluster_wide = (
+        "priorityclasses,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+    )
+    assert fleet.cluster.kubectl("get", cluster_wide, mine, "--output=name") == ""
+
+
+@contextlib.contextmanager
+def running(fleet: Fleet, name: str, about: Mapping[str, str], takes_s: float = 0) -> Iterator[None]:
+    """Have a job that runs, meanwhile; its name is never used twice."""
+    fleet.submit(name, about, takes_s)
+    wait_for(fleet, name, "running")
+    try:
+        yield
+    finally:
+        fleet.run("fleet", "cancel", name)
+        wait_for(fleet, name, "stopped")
+
+
+def allowed(fleet: Fleet, account: str) -> set[tuple[str, str, tuple[str, ...], str]]:
+    """Return what `kubectl auth can-i --list` would list for a service account: group, resource, verbs, name."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": fleet.namespace},
+    }
+    who = f"--as=system:serviceaccount:{fleet.namespace}:{account}"
+    answer = json.loads(fleet.kubectl("create", "--filename=-", "--output=json", who, stdin=json.dumps(review)))
+    return {
+        (group, resource, tuple(sorted(rule["verbs"])), only)
+        for rule in answer["status"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for only in rule.get("resourceNames", [""])
+    }
+
+
+def on(pod: Mapping[str, Any]) -> str:
+    """Return the machine of a pod."""
+    return str(pod["spec"].get("nodeName"))
+
+
+def requeued_at(fleet: Fleet, name: str) -> float:
+    """Return when a workload was last back in the queue."""
+    (*_, last) = [each for each in fleet.ask("events", "--subject", name) if each["kind"] == "requeued"]
+    return float(last["at"])
+
+
+def count(answers: Path) -> int:
+    """Return how many requests have been answered."""
+    return answers.read_text(encoding="utf-8").splitlines().count("200")
+
+
+def names(fleet: Fleet, node_class: str) -> set[str]:
+    """Return the names of the nodes of a class."""
+    return {node["name"] for node in fleet.ask("nodes") if node["class"] == node_class}
+
+
+def wait_for(fleet: Fleet, name: str, phase: str, within_s: float = 120) -> None:
+    """Wait until a workload is in a phase."""
+    fleet.cluster.wait_until(lambda: fleet.workload(name)["phase"] == phase, f"{name} to be {phase}", within_s)
