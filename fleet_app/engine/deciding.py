@@ -26,12 +26,15 @@ from fleet_app.engine.admission import HOPELESS, ITS_OWN
 from fleet_app.engine.books import Books, Following
 from fleet_app.engine.decide import decide, plan_of, steps
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Plan, Wait
+from fleet_app.engine.plan import Admit, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.queues import Place, Queues, Sort, sort_of
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
+
+OPEN = ITS_OWN | {Reason.CONTRACT_BROKEN}
+"""What somebody may wait for who stops nobody behind it; the last of these is hopeless only until its team has more."""
 
 FIRST = 2
 """How many of those that ask for the same are handed over at first."""
@@ -48,7 +51,7 @@ class Deciding:
         self._services = 0
         self._changed = True
         self._ended = False
-        self._claims = False
+        self._open = False
         self._coming: set[str] = set()
         self._refused: dict[str | Sort, Stopped] = {}
         self._follows = policy.ordering.ageing_s is None and policy.slicing is None and policy.boundary is None
@@ -111,7 +114,7 @@ class Deciding:
 
     def _room_matters(self) -> bool:
         """Return whether what came free may change anything: for services, or for somebody who could be next."""
-        if self._services or self._claims:
+        if self._services or self._open:
             return True
         return any(not one.yields or self.books.room_for(one.workload) for one in self._refused.values())
 
@@ -139,7 +142,7 @@ class Deciding:
         self._coming = {one.workload for one in plan.actions if isinstance(one, Admit)}
         self._changed = len(self._coming) < len(plan.actions)
         self._ended = False
-        self._claims = any(wait.reason in ITS_OWN for wait in waits.values())
+        self._open = any(wait.reason in OPEN for wait in waits.values())
         return plan
 
     def _planned(self, facts: FleetState, now: float, handed: Iterable[Handed]) -> Plan:
@@ -149,7 +152,9 @@ class Deciding:
         for quarantined in facts.quarantines:
             if quarantined.binds(now):
                 ledger.keep_out(quarantined.node)
-        return plan_of(ledger, steps(ledger, facts))
+        plan = plan_of(ledger, steps(ledger, facts))
+        ledger.memo.indexes.clear()  # they know the ledger: without this it would be there until it is searched for
+        return plan
 
 
 class Stopped(NamedTuple):

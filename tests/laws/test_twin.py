@@ -220,8 +220,23 @@ def test_a_run_that_is_continued_from_a_file_tells_the_same(given, after_s):
     assert parts == whole
 
 
-@given(scenarios())
-@tries(150)
+def followed(given: Scenario) -> Scenario:
+    """Return the scenario without what is decided from all facts every time, so that nothing hides what is left out."""
+    rules = replace(given.policy, ordering=replace(given.policy.ordering, ageing_s=None), slicing=None, boundary=None)
+    jobs = [job for job in given.jobs if job.workload.minimum is None and job.workload.slice is None]
+    traffic = tuple(one for one in given.traffic if one.service.slice is None)
+    nodes = tuple(replace(node, cards=()) for node in given.nodes)
+    return replace(given, policy=rules, jobs=tuple(jobs), traffic=traffic, nodes=nodes, bookings=())
+
+
+def strict(given: Scenario) -> Scenario:
+    """Return the scenario with strict queues, without services."""
+    quotas = tuple(replace(quota, strict=True) for quota in given.policy.quotas)
+    return replace(given, policy=replace(given.policy, quotas=quotas), traffic=())
+
+
+@given(st.one_of(scenarios(), scenarios().map(followed), scenarios().map(followed).map(strict)))
+@tries(120)
 def test_what_is_left_out_for_speed_changes_nothing_that_is_told(given):
     plain: list[Record] = []
     run(given, plain.append, plainly=True)
