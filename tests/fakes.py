@@ -24,6 +24,9 @@ from fleet_app.arbiter.ports import (
     NodeView,
     Seat,
 )
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.errors import RequestError
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 from tests.world import Behaviour, BrokenError, FakeGroup, FakeJob, World
@@ -68,10 +71,16 @@ class FakeCluster:
                 draining=node.draining,
                 total=node.total if node.alive else NOTHING,
                 available=world.shown(node.node_id) if node.alive else NOTHING,
+                slices=dict(node.slices) if node.alive else {},
+                free_slices=self._free(node.node_id) if node.alive else {},
             )
             for node in world.nodes.values()
         )
         return ClusterView(nodes=nodes, groups=tuple(map(self._view, self._standing())))
+
+    def _free(self, node_id: str) -> dict[str, int]:
+        used = self._world.slices_used(node_id, shown=True)
+        return {sort: max(0, count - used[sort]) for sort, count in self._world.nodes[node_id].slices.items()}
 
     def _standing(self) -> list[FakeGroup]:
         return [group for group in self._world.groups.values() if group.gone_at is None]
@@ -83,16 +92,18 @@ class FakeCluster:
             name=group.name,
             state="CREATED" if all(alive) else "RESCHEDULING",
             bundles=tuple(
-                BundleView(node_id=node_id if up else None, shape=shape)
+                BundleView(node_id=node_id if up else None, shape=shape, slice=group.part)
                 for (node_id, shape), up in zip(group.bundles, alive, strict=True)
             ),
         )
 
-    def create_group(self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float) -> str | None:
+    def create_group(
+        self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float, part: Slice | None = None
+    ) -> str | None:
         world = self._world
         known = next((group for group in self._standing() if group.name == name), None)
         if known is not None:
-            if known.bundles != bundles:
+            if (known.bundles, known.part) != (bundles, part):
                 raise BrokenError(f"{name} stands elsewhere")
             return known.group_id
         if len({node_id for node_id, _ in bundles}) != len(bundles):
@@ -101,11 +112,28 @@ class FakeCluster:
             if not shape.fits(world.nodes[node_id].total - world.used(node_id)):
                 world.now += timeout_s
                 return None
+        device = None if part is None else world.device(bundles[0][0], part.share)
+        if part is not None and not self._has(bundles[0][0], part, device):
+            world.now += timeout_s
+            return None
         world.made += 1
         group_id = f"{world.made:036x}"
-        world.groups[group_id] = FakeGroup(group_id=group_id, name=name, bundles=bundles, made_at=world.now)
+        world.groups[group_id] = FakeGroup(
+            group_id=group_id,
+            name=name,
+            bundles=bundles,
+            made_at=world.now,
+            part=part,
+            device=device if part is not None and part.share else None,
+        )
         world.log.append((world.now, "create", name))
         return group_id
+
+    def _has(self, node_id: str, part: Slice, device: int | None) -> bool:
+        """Return whether a node has room for part of a card: a share on one GPU."""
+        has = self._world.nodes[node_id].slices.get(part.partition, 0)
+        left = has - self._world.slices_used(node_id)[part.partition]
+        return left >= (part.share or 1) and (not part.share or device is not None)
 
     def remove_group(self, group_id: str) -> None:
         world = self._world
@@ -284,6 +312,24 @@ class FakeBoard:
         self._world.leave(group_id)
 
 
+class FakeCards:
+    """Whoever changes what cards are cut into: the test lets it happen."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def repartition(self, node: NodeView, layouts: tuple[Layout, ...]) -> None:
+        name = node.labels["fleet/node"]
+        refusal = self._world.no_layouts.get(name)
+        if refusal:
+            raise RequestError(refusal, where=name)
+        used = self._world.slices_used(node.node_id)
+        if +used:
+            raise BrokenError(f"{name} is cut while {used} is used there")
+        self._world.layouts[name] = layouts
+        self._world.log.append((self._world.now, "repartition", name))
+
+
 class Crash(BaseException):
     """The arbiter's process was killed."""
 
@@ -303,6 +349,7 @@ EFFECTS = frozenset(
         "publish_grants",
         "claim",
         "forget_adoption",
+        "repartition",
         "commit",
     }
 )
@@ -333,13 +380,14 @@ class Crashing:
 
 def ports(world: World, after: Callable[[str], None] | None = None) -> Ports:
     """Return the world's ports; `after` is told of each effect and may raise Crash."""
-    parts: tuple[Any, Any, Any] = FakeCluster(world), FakeJobs(world), FakeBoard(world)
-    cluster, jobs, board = parts if after is None else tuple(Crashing(part, after) for part in parts)
+    parts: tuple[Any, ...] = FakeCluster(world), FakeJobs(world), FakeBoard(world), FakeCards(world)
+    cluster, jobs, board, cards = parts if after is None else tuple(Crashing(part, after) for part in parts)
     return Ports(
         cluster=cluster,
         jobs=jobs,
         board=board,
         clock=FakeClock(world),
         telemetry=FakeTelemetry(world),
+        cards=cards if world.recutting else None,
         pools=world.pools or NoPools(),
     )

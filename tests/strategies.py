@@ -89,9 +89,10 @@ def policies(draw: st.DrawFn) -> Policy:
         keepers=draw(st.sampled_from([None, None, None, 0, 1])),
     )
     packing = Packing(first_fit=draw(st.booleans()), rest_emptiest=draw(st.sampled_from([False, False, True])))
+    at_once = draw(st.sampled_from([None, None, 1, 2]))
     return replace(
         rules,
-        drain=replace(rules.drain, restart_cost_s=restart_s),
+        drain=replace(rules.drain, restart_cost_s=restart_s, most_at_once=at_once),
         ordering=ordering,
         packing=packing,
         idle=Idle(after_s=60.0),
@@ -107,7 +108,7 @@ def calendars() -> st.SearchStrategy[Calendar]:
     return st.builds(
         Calendar,
         most_domains=st.sampled_from([1, 1, 2]),
-        reclaim_lead_s=st.sampled_from([0.0, 0.0, 200.0]),
+        reclaim_lead_s=st.sampled_from([0.0, 0.0, 200.0, 1200.0]),
         move_lead_s=st.sampled_from([0.0, 300.0]),
         hold_s=st.sampled_from([0.0, 100.0]),
     )
@@ -115,7 +116,7 @@ def calendars() -> st.SearchStrategy[Calendar]:
 
 def pulls() -> st.SearchStrategy[Pulls]:
     """Return no limits as often as tight ones."""
-    tight = (Source(name="registry", most_at_once=1), Source(name="store", most_at_once=2))
+    tight = (Source(name="registry", most_at_once=1, gbit_per_s=10), Source(name="store", most_at_once=2))
     return st.sampled_from([Pulls(), Pulls(), Pulls(sources=tight), Pulls(sources=tight, most_per_node=1)])
 
 
@@ -241,12 +242,29 @@ def services(draw: st.DrawFn, name: str) -> Service:
     """Return a service without grants."""
     wanted = draw(st.integers(0, 4))
     one = service(name, wanted=wanted, floor=draw(st.integers(0, 2)), spread=draw(st.booleans()))
-    return replace(one, shape=draw(shapes()), team=draw(st.sampled_from(["serving", "serving", "serving", "research"])))
+    wish = draw(
+        st.sampled_from(
+            [
+                *[None] * 3,
+                Affinity(service=name, spread="leaf", per_node=1),
+                Affinity(service=name, apart_from=("s0",) if name != "s0" else ("s1",)),
+            ]
+        )
+    )
+    team_of = draw(st.sampled_from(["serving", "serving", "serving", "research"]))
+    return replace(one, shape=draw(shapes()), team=team_of, affinity=wish)
 
 
 @st.composite
 def new_fleets(draw: st.DrawFn) -> Fleet:
-    """Return a fleet on which nothing runs yet, with work that waits."""
+    """Return a fleet on which nothing runs yet, with work that waits; now and then with cards that are cut."""
+    new = draw(whole_fleets())
+    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+
+
+@st.composite
+def whole_fleets(draw: st.DrawFn) -> Fleet:
+    """Return a fleet of whole cards on which nothing runs yet, with work that waits."""
     rules = draw(policies())
     queued: list[Workload] = []
     for number in range(draw(st.integers(2, 7))):
@@ -254,8 +272,7 @@ def new_fleets(draw: st.DrawFn) -> Fleet:
         alike = queued and draw(st.booleans())
         queued.append(like(queued[-1], one) if alike else one)
     served = [draw(services(f"s{number}")) for number in range(draw(st.integers(0, 2)))]
-    new = virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
-    return draw(cut(new)) if draw(st.sampled_from([False, False, True])) else new
+    return virtual.fleet(rules, *draw(nodes(depth=len(rules.levels))), *queued, *served, now=1000.0)
 
 
 LAYOUTS: tuple[tuple[str, ...], ...] = (
@@ -288,6 +305,7 @@ def cut(draw: st.DrawFn, fleet: Fleet) -> Fleet:
         shares=draw(st.sampled_from([2, 4, 10])),
         repartition=draw(st.booleans()),
         settle_s=draw(st.sampled_from([0.0, 100.0])),
+        whole_nodes=draw(st.booleans()),
     )
     return replace(
         fleet,
@@ -366,7 +384,7 @@ def happenings(rare: Sequence[str] = ()) -> st.SearchStrategy[Happening]:
     )
 
 
-ASKED = ("drain", "move", "cross", "cancel", "quarantine", "book", "book", "unbook")
+ASKED = ("drain", "move", "cross", "stay", "cancel", "quarantine", "book", "book", "unbook")
 """What a person asks for."""
 
 RARE = (*ASKED, "limit", "save", "vacate", "growth", "node", "depart", "foreign", "quota", "fail", "die", "measure")
@@ -459,6 +477,12 @@ def _cross(fleet: Fleet, event: Happening) -> Fleet:
         return fleet
     movable = tuple(replace(one, movable=event.amount > 1) for one in fleet.workloads)
     return virtual.asked_to_cross(replace(virtual.with_policy(fleet, rules), workloads=movable), name)
+
+
+def _stay(fleet: Fleet, event: Happening) -> Fleet:
+    """Call a crossing off that is under way."""
+    chosen = _nth([one for one in fleet.crossings if one.moved_at is None], event)
+    return fleet if chosen is None else virtual.stays(fleet, chosen.node)
 
 
 def _depart(fleet: Fleet, event: Happening) -> Fleet:
@@ -558,6 +582,7 @@ _EFFECTS: dict[str, Callable[[Fleet, Happening], Fleet]] = {
     "growth": _growth,
     "limit": _limit,
     "cross": _cross,
+    "stay": _stay,
     "foreign": _foreign,
     "fail": _to_one(_runs, virtual.failed),
     "die": _to_one(_runs, virtual.rank_died),
@@ -649,7 +674,8 @@ def contested(draw: st.DrawFn) -> Fleet:
 @st.composite
 def contested_slices(draw: st.DrawFn) -> Fleet:
     """Return serving's cards full of jobs on slices, and services that want slices too."""
-    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=draw(st.booleans()))
+    recut, together = draw(st.booleans()), draw(st.booleans())
+    slicing = Slicing(shares=draw(st.sampled_from([2, 10])), repartition=recut, whole_nodes=together)
     rules = with_nominal(with_nominal(draw(policies()), "serving", 16), "vision", 16)
     layouts = draw(st.lists(st.sampled_from(LAYOUTS[2:]), min_size=1, max_size=3))
     parts: list[Node | Workload | Service] = [

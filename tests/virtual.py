@@ -1,7 +1,7 @@
 """A tiny fleet on virtual time: carries plans out, and lets the world do what it does to a fleet.
 
 Pure: every function takes a fleet and returns the next one. It knows nothing of the rules that it is used to test, but
-that the lifecycle's table allows an event. What becomes of each value is the twin's (`fleet_app.twin.life`).
+that the lifecycle's table allows an event. What becomes of each value is `fleet_app.engine.life`'s.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fleet_app.engine import life
 from fleet_app.engine.booking import offer
 from fleet_app.engine.calendar import Booking, BookingAsk, Offer
+from fleet_app.engine.crossings import called_off
 from fleet_app.engine.decide import decide
 from fleet_app.engine.failures import Cause, Failure, Quarantined
+from fleet_app.engine.life import as_it_crosses, stepped
 from fleet_app.engine.lifecycle import TERMINAL, Event, Phase
 from fleet_app.engine.plan import (
     Admit,
@@ -39,8 +42,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import Condition, Crossing, Departure, Node, NodeClass
 from fleet_app.engine.workload import Grant, Kind, Service, Workload
-from fleet_app.twin import cutting, life
-from fleet_app.twin.life import as_it_crosses, stepped
+from fleet_app.twin import cutting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +258,7 @@ def unbooked(fleet: Fleet, name: str) -> Fleet:
 
 def _resized(fleet: Fleet, action: Shrink | Grow) -> Fleet:
     one = fleet.workload(action.workload)
-    fleet = _put(fleet, life.resized(one, action))
+    fleet = _put(fleet, life.resized(one, action, fleet.now))
     if isinstance(action, Grow):
         return fleet
     told = Drained(at=fleet.now, workload=one.name, beneficiary=action.beneficiary, nodes=action.nodes)
@@ -364,6 +366,14 @@ def asked_to_cross(fleet: Fleet, name: str) -> Fleet:
     )
     others = tuple(one for one in fleet.crossings if one.node != name)
     return replace(fleet, crossings=(*others, crossing))
+
+
+def stays(fleet: Fleet, name: str) -> Fleet:
+    """Let a person call off the crossing of a node."""
+    begun = next(one for one in fleet.crossings if one.node == name)
+    left = called_off(begun)
+    others = tuple(one for one in fleet.crossings if one.node != name)
+    return replace(fleet, crossings=others if left is None else (*others, left))
 
 
 def demanded(fleet: Fleet, name: str, wanted: int) -> Fleet:

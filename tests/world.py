@@ -6,11 +6,14 @@ ended. What a job does is a function of time, so that time may jump. `fakes` put
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet_app.arbiter.ports import Death, Demand, Fence, JobRequest, Seat
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, Shape
 
@@ -128,18 +131,20 @@ class FakeJob:
 
 @dataclass(slots=True, kw_only=True)
 class FakeGroup:
-    """A placement group; `gone_at` is when it was removed."""
+    """A placement group; `gone_at` is when it was removed. `device` is the GPU that Ray put its share of one on."""
 
     group_id: str
     name: str
     bundles: tuple[tuple[str, Shape], ...]
     made_at: float
     gone_at: float | None = None
+    part: Slice | None = None
+    device: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class FakeNode:
-    """A node; `foreign` is what others use there since `foreign_at`."""
+    """A node; `foreign` is what others use there since `foreign_at`, `foreign_slices` what of its `slices`."""
 
     node_id: str
     labels: Mapping[str, str]
@@ -148,6 +153,8 @@ class FakeNode:
     draining: bool = False
     foreign: Shape = NOTHING
     foreign_at: float = 0.0
+    slices: dict[str, int] = field(default_factory=dict)
+    foreign_slices: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -168,6 +175,9 @@ class World:
     deaths: dict[str, Death] = field(default_factory=dict)
     notices: dict[str, float | None] = field(default_factory=dict)
     members: dict[str, tuple[Seat, ...]] = field(default_factory=dict)
+    layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)
+    no_layouts: dict[str, str] = field(default_factory=dict)
+    recutting: bool = True
     lease: float = 0.0
     pools: Any = None
     log: list[tuple[float, str, str]] = field(default_factory=list)
@@ -187,7 +197,14 @@ class World:
         }
         node_id = f"node{self.made:04d}"
         total = Shape(gpus=gpus, cpu_milli=cpus * 1000, memory_mib=1024 * 1024)
-        self.nodes[node_id] = FakeNode(node_id=node_id, labels=labels, total=total)
+        slices = {"shared": 10_000 * gpus} if gpus else {}
+        self.nodes[node_id] = FakeNode(node_id=node_id, labels=labels, total=total, slices=slices)
+
+    def cut(self, name: str, slices: dict[str, int], *, accelerator: str = "H100", label: str = "whole") -> None:
+        """Let a node have parts of cards, or let its GPUs be `shared`, by its label."""
+        node = self.node(name)
+        node.labels = {**node.labels, "ray.io/accelerator-type": accelerator, "fleet/partition": label}
+        node.slices |= slices
 
     def node(self, name: str) -> FakeNode:
         """Return the living node of that name."""
@@ -208,23 +225,26 @@ class World:
         node = self.node(name)
         node.foreign, node.foreign_at = Shape(gpus=gpus), self.now
 
-    def want(self, service: str, wanted: int, *, gpus: int = 1, team: str = "serving", floor: int = 0) -> None:
+    def want(
+        self,
+        service: str,
+        wanted: int,
+        *,
+        gpus: int = 1,
+        team: str = "serving",
+        floor: int = 0,
+        part: Slice | None = None,
+    ) -> None:
         """Let a service want replicas."""
+        shape = Shape(gpus=0 if part is not None else gpus)
         self.demands[service] = Demand(
-            service=service, team=team, shape=Shape(gpus=gpus), wanted=wanted, floor=floor, at=self.now
+            service=service, team=team, shape=shape, wanted=wanted, floor=floor, at=self.now, slice=part
         )
 
     def serve(self) -> None:
         """Let Serve do what it does all the time: say what it wants, start what it may, stop what it need not."""
         for service, demand in self.demands.items():
-            self.demands[service] = Demand(
-                service=service,
-                team=demand.team,
-                shape=demand.shape,
-                wanted=demand.wanted,
-                floor=demand.floor,
-                at=self.now,
-            )
+            self.demands[service] = replace(demand, at=self.now)
             granted, fences = self.grants.get(service, (0, ()))
             mine = sorted(group_id for group_id, owner in self.adopted_for.items() if owner == service)
             while len(mine) > max(0, demand.wanted):
@@ -267,6 +287,27 @@ class World:
             if self.now >= group.made_at + LAG_S and not gone:
                 used = sum((shape for where, shape in group.bundles if where == node_id), used)
         return (node.total - used).at_least_nothing()
+
+    def slices_used(self, node_id: str, *, shown: bool = False) -> Counter[str]:
+        """Return what of cut and shared cards is in use on a node: truly, or as Ray shows it, which lags behind."""
+        used = Counter(self.nodes[node_id].foreign_slices)
+        lag = LAG_S if shown else 0.0
+        for group in self.groups.values():
+            here = group.gone_at is None or (shown and self.now < group.gone_at + lag)
+            if here and (not shown or self.now >= group.made_at + lag):
+                used["shared"] += sum(shape.gpus for where, shape in group.bundles if where == node_id) * 10_000
+                if group.part is not None and group.bundles[0][0] == node_id:
+                    used[group.part.partition] += group.part.share or 1
+        return used
+
+    def device(self, node_id: str, share: int) -> int | None:
+        """Return the GPU that Ray puts a share on: the fullest on which it fits; None when there is none."""
+        left = [10_000] * self.nodes[node_id].total.gpus
+        for group in self.groups.values():
+            if group.gone_at is None and group.device is not None and group.bundles[0][0] == node_id:
+                left[group.device] -= group.part.share if group.part is not None else 0
+        able = [number for number, room in enumerate(left) if room >= share]
+        return min(able, key=left.__getitem__, default=None)
 
     def running(self) -> dict[str, FakeJob]:
         """Return the jobs that have processes now."""

@@ -32,7 +32,7 @@ from fleet_app.arbiter import pools_file
 from fleet_app.arbiter.facts import NoPools, Ports
 from fleet_app.arbiter.journal import Journal
 from fleet_app.arbiter.loop import Loop
-from fleet_app.arbiter.ports import Board, Clock
+from fleet_app.arbiter.ports import Board, CardLayouts, Clock
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.worker import contract
 
@@ -186,6 +186,7 @@ class FleetArbiter:
             jobs=RayJobs(dashboard_url, path / "packages"),
             board=board,
             clock=clock,
+            cards=_cards(),
             pools=pools or NoPools(),
         )
         self._home = home
@@ -214,6 +215,15 @@ class FleetArbiter:
     def status(self) -> dict[str, object]:
         """Return cycles so far, how long the last one took, whether it is paused, and what fails."""
         return self._runner.status()
+
+
+def _cards() -> CardLayouts | None:
+    """Return who changes what cards are cut into; None but on Kubernetes."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return None
+    from fleet_app.adapters import kube_cards  # noqa: PLC0415  # slow to import, and of use only there
+
+    return kube_cards.of_pod()
 
 
 def pools_of(home: Path, clock: Clock) -> KubePools | None:

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from fleet_app.adapters import private
 from fleet_app.arbiter.ports import Ack, Beat, BoardView, Clock, Demand, Fence, Seat
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.values import Shape
 from fleet_app.worker import contract
 
@@ -111,9 +113,23 @@ def _demand(posted: contract.Demand) -> Demand:
         service=posted.service,
         team=posted.team,
         shape=Shape(gpus=posted.gpus, cpu_milli=posted.cpu_milli, memory_mib=posted.memory_mib),
+        affinity=_affinity(posted),
         wanted=posted.wanted,
         floor=posted.floor,
         at=posted.at,
+        slice=Slice(profile=posted.partition, share=posted.share) if posted.partition or posted.share else None,
+    )
+
+
+def _affinity(posted: contract.Demand) -> Affinity | None:
+    """Return where a service asks its replicas to be; None where it asks for nothing (S8)."""
+    if not (posted.spread or posted.per_node or posted.apart_from):
+        return None
+    return Affinity(
+        service=posted.service,
+        spread=posted.spread or None,
+        per_node=posted.per_node or None,
+        apart_from=posted.apart_from,
     )
 
 
@@ -124,4 +140,6 @@ def _fence(fence: Fence) -> contract.Fence:
         gpus=fence.shape.gpus,
         cpu_milli=fence.shape.cpu_milli,
         memory_mib=fence.shape.memory_mib,
+        partition="" if fence.slice is None else fence.slice.profile,
+        share=0 if fence.slice is None else fence.slice.share,
     )

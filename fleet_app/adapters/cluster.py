@@ -1,8 +1,8 @@
 """Ray's nodes and placement groups, as the arbiter sees and makes them.
 
-Whole GPUs, thousandths of a CPU, MiB of memory on this side; Ray's floats and bytes on the other. Groups are pinned:
-bundle i on the one node that is named for it. Does not know workloads or services, only the prefix of the names
-of the fleet's own groups. Works in a driver and in an actor, in Ray namespace `fleet`.
+Whole GPUs, parts of cards, thousandths of a CPU, MiB of memory on this side; Ray's floats and bytes on the other.
+Groups are pinned: bundle i on the one node that is named for it. Does not know workloads or services, only the prefix
+of the names of the fleet's own groups. Works in a driver and in an actor, in Ray namespace `fleet`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ray.util.state import list_tasks
 from fleet_app.adapters import private
 from fleet_app.adapters.groups import Groups
 from fleet_app.arbiter.ports import BundleView, ClusterView, GroupView, NodeView
+from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
 from fleet_app.engine.errors import FaultError
+from fleet_app.engine.layouts import SHARED
 from fleet_app.engine.values import NOTHING, Shape
 from fleet_app.worker import contract
 
@@ -44,18 +46,19 @@ class RayCluster:
             groups=tuple(map(_group, self._groups.look(resources))),
         )
 
-    def create_group(self, name: str, bundles: Bundles, timeout_s: float) -> str | None:
+    def create_group(self, name: str, bundles: Bundles, timeout_s: float, part: Slice | None = None) -> str | None:
         """Create a detached STRICT_SPREAD group, bundle i on the node with id `bundles[i][0]`.
 
-        Return its id when it is ready; a live group of that name is that group. None when it is not ready within
-        `timeout_s`; it is removed then. Raises FaultError, also when a live group of that name is of another kind.
+        With `part` its one bundle has that part of one card too: Ray puts a fraction of a GPU on one. Return its id
+        when it is ready; a live group of that name is that group. None when it is not ready within `timeout_s`; it is
+        removed then. Raises FaultError, also when a live group of that name is of another kind.
         """
         deadline = time.monotonic() + timeout_s
-        group_id = _existing(name, bundles)
+        group_id = _existing(name, bundles, part)
         if group_id is None:
-            if not _await_room(bundles, deadline):
+            if not _await_room(bundles, deadline, part):
                 return None
-            group_id = _create(name, bundles)
+            group_id = _create(name, bundles, part)
             self._groups.note(group_id)
         if _await_ready(group_id, deadline):
             return group_id
@@ -99,6 +102,8 @@ def _node(node: private.NodeFact, resources: Mapping[str, private.Resources], dr
         total=_shape(total),
         available=_shape(available),
         is_head=private.HEAD_RESOURCE in total,
+        slices=_slices(total),
+        free_slices=_slices(available),
         address=node.address,
     )
 
@@ -113,8 +118,30 @@ def _shape(resources: Mapping[str, float]) -> Shape:
     )
 
 
-def _resources(shape: Shape) -> dict[str, float]:
-    asked = {"GPU": shape.gpus, "CPU": shape.cpu_milli / 1000, "memory": shape.memory_mib * MIB}
+def _slices(resources: Mapping[str, float]) -> dict[str, int]:
+    """Return parts of cards as the arbiter counts them: partitions by their resource, GPUs in ten-thousandths."""
+    partitions = {
+        name: int(amount)
+        for name, amount in resources.items()
+        if name.startswith(MIG) and contract.PARTITION_RESOURCE.fullmatch(name)
+    }
+    gpus = round(resources.get("GPU", 0.0) * WHOLE_SHARE)
+    return partitions | ({SHARED: gpus} if gpus else {})
+
+
+def _part(resources: Mapping[str, float]) -> Slice | None:
+    """Return the part of a card that a bundle has."""
+    counts = _slices(resources)
+    share = counts.pop(SHARED, 0) % WHOLE_SHARE
+    if counts:
+        return Slice(profile=min(counts).removeprefix(MIG))
+    return Slice(share=share) if share else None
+
+
+def _resources(shape: Shape, part: Slice | None) -> dict[str, float]:
+    share = 0 if part is None else part.share / WHOLE_SHARE
+    asked = {"GPU": shape.gpus + share, "CPU": shape.cpu_milli / 1000, "memory": shape.memory_mib * MIB}
+    asked |= {part.partition: 1} if part is not None and part.profile else {}
     return {resource: amount for resource, amount in asked.items() if amount > 0}
 
 
@@ -124,7 +151,10 @@ def _group(group: private.GroupFact) -> GroupView:
         # Somebody else's group may bear a name like ours, in another namespace: it must not pass for ours.
         name=group.name if group.namespace == contract.RAY_NAMESPACE else f"{group.namespace}:{group.name}",
         state=group.state,
-        bundles=tuple(BundleView(node_id=bundle.node_id, shape=_shape(bundle.resources)) for bundle in group.bundles),
+        bundles=tuple(
+            BundleView(node_id=bundle.node_id, shape=_shape(bundle.resources), slice=_part(bundle.resources))
+            for bundle in group.bundles
+        ),
     )
 
 
@@ -135,11 +165,12 @@ def _is_ours(group: private.GroupFact) -> bool:
 # Making a group.
 
 
-def _existing(name: str, bundles: Bundles) -> str | None:
+def _existing(name: str, bundles: Bundles, part: Slice | None) -> str | None:
     group = private.group_by_name(name)
     if group is None:
         return None
-    if tuple((bundle.pinned_to, _shape(bundle.resources)) for bundle in group.bundles) != bundles:
+    stands = tuple((bundle.pinned_to, _shape(bundle.resources)) for bundle in group.bundles)
+    if stands != bundles or any(_part(bundle.resources) != part for bundle in group.bundles):
         raise FaultError(
             "a live placement group of that name has other nodes or another shape",
             where=name,
@@ -149,10 +180,10 @@ def _existing(name: str, bundles: Bundles) -> str | None:
 
 
 @private.faulty
-def _create(name: str, bundles: Bundles) -> str:
+def _create(name: str, bundles: Bundles, part: Slice | None) -> str:
     try:
         group = placement_group(
-            [_resources(shape) for _, shape in bundles],
+            [_resources(shape, part) for _, shape in bundles],
             strategy="STRICT_SPREAD",
             name=name,
             lifetime="detached",
@@ -163,17 +194,22 @@ def _create(name: str, bundles: Bundles) -> str:
     return str(group.id.hex())
 
 
-def _await_room(bundles: Bundles, deadline: float) -> bool:
+def _await_room(bundles: Bundles, deadline: float, part: Slice | None) -> bool:
     """Return whether every node shows room for its bundle in time.
 
     Ray retries a group that did not fit at first after 0.7 s, and one that it judged infeasible only when a node
     joins; so a group is asked for only when Ray's own view (0.1 s behind) says that it fits.
     """
-    return _until(deadline, lambda: _fits(bundles))
+    return _until(deadline, lambda: _fits(bundles, part))
 
 
-def _fits(bundles: Bundles) -> bool:
-    free = {node_id: _shape(available) for node_id, (_, available) in private.resources().items()}
+def _fits(bundles: Bundles, part: Slice | None) -> bool:
+    resources = private.resources()
+    free = {node_id: _shape(available) for node_id, (_, available) in resources.items()}
+    if part is not None:
+        _, available = resources.get(bundles[0][0], ({}, {}))
+        if _slices(available).get(part.partition, 0) < (part.share or 1):
+            return False
     return all(shape.fits(free.get(node_id, NOTHING)) for node_id, shape in bundles)
 
 

@@ -42,14 +42,14 @@ class Kube:
         self.custom = CustomObjectsApi(self._api)
 
     @classmethod
-    def of_pod(cls) -> Kube:
+    def of_pod(cls, answer_s: float = ANSWER_S) -> Kube:
         """Return the one of the cluster that this pod runs in, as its service account. Raises FaultError."""
         configuration = Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)
         except ConfigException as error:
             raise FaultError(f"this is no pod with a service account: {error}", where="Kubernetes") from error
-        return cls(configuration)
+        return cls(configuration, answer_s)
 
     @classmethod
     def of_file(cls, kubeconfig: Path | None = None, context: str | None = None) -> Kube:

@@ -93,6 +93,7 @@ def nodes_of(fleet: FleetFile) -> tuple[LocalNode, ...]:
             cpus=node.cpus / 1000,
             memory_mib=node.memory,
             labels=node.ray_labels(),
+            resources=node.ray_resources(),
         )
         for node in fleet.nodes
     )

@@ -155,6 +155,7 @@ class RayNodes:
             num_gpus=node.gpus,
             memory=node.memory_mib * 1024**2,
             labels=dict(node.labels),
+            resources=dict(node.resources),
             node_name=node.name,
             include_log_monitor=False,
             # Of its own: a node that unpacks a package removes first what lies there, under the jobs of the others.

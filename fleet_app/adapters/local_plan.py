@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNode:
-    """One Ray node to start: what it declares to have, and its labels as Ray carries them."""
+    """One Ray node to start: what it declares to have, its labels and other resources as Ray carries them."""
 
     name: str
     gpus: int
     cpus: float
     memory_mib: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

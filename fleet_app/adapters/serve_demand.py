@@ -12,16 +12,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 
 from fleet_app.adapters import serve_private
 from fleet_app.adapters.serve_board import ServeBoard
+from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
 from fleet_app.engine.errors import FleetError, RequestError
 from fleet_app.engine.values import Shape
-from fleet_app.worker.contract import Demand, service_name
+from fleet_app.worker.contract import PARTITION_RESOURCE, Demand, service_name
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
@@ -47,17 +48,20 @@ def allowed(*, wanted: int, granted: int, running: int, silent: bool) -> int:
 
 
 def shape_of(bundle: Mapping[str, float]) -> Shape:
-    """Return the shape of a replica's bundle as Ray spells it, parts rounded up.
+    """Return the shape of a replica's bundle as Ray spells it, parts rounded up; part of a card is no GPU in it.
 
-    Raises RequestError for what the fleet cannot keep ready: no GPU, a part of a GPU, custom resources.
+    Raises RequestError for what the fleet cannot keep ready: no GPU, more than one by a part, custom resources.
     """
-    gpus = bundle.get("GPU", 0)
-    custom = sorted(name for name, amount in bundle.items() if amount and name not in {"GPU", "CPU", "memory"})
-    if gpus < 1 or gpus != int(gpus) or custom:
+    part = part_of(bundle)
+    gpus = bundle.get("GPU", 0) if part is None else 0
+    known = {"GPU", "CPU", "memory", part.partition if part is not None else ""}
+    custom = sorted(name for name, amount in bundle.items() if amount and name not in known)
+    if (part is None and gpus < 1) or gpus != int(gpus) or custom:
         raise RequestError(
             f"a replica asks for {dict(bundle)}",
             where="placement_group_bundles",
-            fix="Give it one bundle of whole GPUs, CPU and memory, and choose nodes by label instead of by resource",
+            fix="Give it one bundle of CPU, memory, and whole GPUs, a fraction of one, or one partition such as "
+            "mig-1g.10gb; choose nodes by label instead of by resource",
         )
     return Shape(
         gpus=int(gpus),
@@ -66,14 +70,37 @@ def shape_of(bundle: Mapping[str, float]) -> Shape:
     )
 
 
+def part_of(bundle: Mapping[str, float]) -> Slice | None:
+    """Return the part of one card that a bundle has in place of whole GPUs: a partition, or a share of a GPU."""
+    gpus = bundle.get("GPU", 0)
+    partitions = {name: amount for name, amount in bundle.items() if amount and PARTITION_RESOURCE.fullmatch(name)}
+    if gpus == 0 and list(partitions.values()) == [1]:
+        return Slice(profile=min(partitions).removeprefix(MIG))
+    return Slice(share=round(gpus * WHOLE_SHARE)) if 0 < gpus < 1 and not partitions else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Where the replicas of a service ask to be beside others, as the board spells it: empty and 0 ask for nothing."""
+
+    spread: str = ""
+    per_node: int = 0
+    apart_from: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A service and the terms on which it asks: `floor` in replicas, `shape` of one replica."""
+    """A service and the terms on which it asks: `floor` in replicas, `shape` of one, its `part` of a card if any.
 
+    `wish` is where it asks its replicas to be.
+    """
+
+    wish: Wish = field(default_factory=Wish)
     service: str
     team: str
     floor: int
     shape: Shape
+    part: Slice | None = None
 
 
 def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, object], min_replicas: int) -> Ask:
@@ -83,7 +110,29 @@ def ask_of(service: str, bundle: Mapping[str, float], keywords: Mapping[str, obj
         raise RequestError(f"team is {team!r}", where="policy_kwargs.team", fix="Name the team that owns it")
     if isinstance(floor, bool) or not isinstance(floor, int) or floor < 0:
         raise RequestError(f"floor is {floor!r}", where="policy_kwargs.floor", fix="Give a number of replicas")
-    return Ask(service=service, team=team, floor=floor, shape=shape_of(bundle))
+    return Ask(
+        wish=wish_of(service, keywords),
+        service=service,
+        team=team,
+        floor=floor,
+        shape=shape_of(bundle),
+        part=part_of(bundle),
+    )
+
+
+def wish_of(service: str, keywords: Mapping[str, object]) -> Wish:
+    """Return where a deployment asks its replicas to be, from the policy's keywords. Raises RequestError."""
+    spread, per_node = keywords.get("spread", ""), keywords.get("per_node", 0)
+    apart_from = keywords.get("apart_from", ())
+    if not isinstance(spread, str):
+        raise RequestError(f"spread is {spread!r}", where="policy_kwargs.spread", fix="Name a topology level")
+    if isinstance(per_node, bool) or not isinstance(per_node, int) or ("per_node" in keywords and per_node < 1):
+        raise RequestError(f"per_node is {per_node!r}", where="policy_kwargs.per_node", fix="Give a number of replicas")
+    names = list(apart_from) if isinstance(apart_from, list | tuple) else [None]
+    if not all(isinstance(name, str) and name != service for name in names):
+        fix = "List other services by their names, such as [app.Deployment]"
+        raise RequestError(f"apart_from is {apart_from!r}", where="policy_kwargs.apart_from", fix=fix)
+    return Wish(spread=spread, per_node=per_node, apart_from=tuple(map(str, names)))
 
 
 class Lull:
@@ -137,9 +186,14 @@ class Desk:
             gpus=ask.shape.gpus,
             cpu_milli=ask.shape.cpu_milli,
             memory_mib=ask.shape.memory_mib,
+            spread=ask.wish.spread,
+            per_node=ask.wish.per_node,
+            apart_from=ask.wish.apart_from,
             wanted=wanted,
             floor=ask.floor,
             at=now,
+            partition="" if ask.part is None else ask.part.profile,
+            share=0 if ask.part is None else ask.part.share,
         )
         news = said is None or replace(demand, at=said.at) != said
         if not news and said is not None and 0 <= now - said.at < REPEAT_S:

@@ -15,7 +15,8 @@ from ray._private import state as ray_state
 from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 
-from fleet_app.adapters.serve_demand import MIB, shape_of
+from fleet_app.adapters.serve_demand import MIB, Ask, part_of, shape_of
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import NodeClass, Shape
 from fleet_app.worker.contract import CLASS_LABEL, GRANT_GROUP, HOLD_GROUP, Fence, grant_group
@@ -25,12 +26,13 @@ SERVING = NodeClass.SERVING.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A fence that stands: a created group of one bundle of `shape` on a node."""
+    """A fence that stands: a created group of one bundle of `shape` on a node, with its `part` of a card if any."""
 
     group_id: str
     name: str
     node_id: str
     shape: Shape
+    part: Slice | None = None
 
 
 def group_handle(group_id: str, bundle: Mapping[str, float] | None = None) -> PlacementGroup:
@@ -44,20 +46,22 @@ def standing(table: Mapping[str, Mapping[str, Any]]) -> tuple[Standing, ...]:
     return tuple(sorted((fence for fence in found if fence is not None), key=_by_name))
 
 
-def shape_in(fence: Fence) -> Shape:
-    """Return the shape of a fence as the board says it."""
-    return Shape(gpus=fence.gpus, cpu_milli=fence.cpu_milli, memory_mib=fence.memory_mib)
+def told(fence: Fence) -> Standing:
+    """Return a fence as the board says it; its name is not there."""
+    shape = Shape(gpus=fence.gpus, cpu_milli=fence.cpu_milli, memory_mib=fence.memory_mib)
+    part = Slice(profile=fence.partition, share=fence.share) if fence.partition or fence.share else None
+    return Standing(group_id=fence.group_id, name="", node_id=fence.node_id, shape=shape, part=part)
 
 
-def serves(fence: Shape, replica: Shape) -> bool:
-    """Return whether a replica may live in a fence: it fits, and no GPU of the fence is wasted."""
-    return replica.fits(fence) and fence.gpus == replica.gpus
+def serves(fence: Standing, shape: Shape, part: Slice | None) -> bool:
+    """Return whether a replica may live in a fence: it fits, and no GPU or part of one of the fence is wasted."""
+    return shape.fits(fence.shape) and fence.shape.gpus == shape.gpus and fence.part == part
 
 
-def by_preference(service: str, shape: Shape, fences: Iterable[Standing]) -> tuple[Standing, ...]:
+def by_preference(ask: Ask, fences: Iterable[Standing]) -> tuple[Standing, ...]:
     """Return the fences that a replica may live in, those of its own service first."""
-    own = grant_group(service, "")
-    usable = [fence for fence in fences if serves(fence.shape, shape)]
+    own = grant_group(ask.service, "")
+    usable = [fence for fence in fences if serves(fence, ask.shape, ask.part)]
     return tuple(sorted(usable, key=lambda fence: (not fence.name.startswith(own), _by_name(fence))))
 
 
@@ -120,10 +124,10 @@ def _standing(group_id: str, entry: Mapping[str, Any]) -> Standing | None:
         return None
     (index,) = bundles
     try:
-        shape = shape_of(bundles[index])
+        shape, part = shape_of(bundles[index]), part_of(bundles[index])
     except RequestError:
         return None
-    return Standing(group_id=group_id, name=name, node_id=entry["bundles_to_node_id"][index], shape=shape)
+    return Standing(group_id=group_id, name=name, node_id=entry["bundles_to_node_id"][index], shape=shape, part=part)
 
 
 def _of(node_id: str, fences: tuple[Standing, ...]) -> list[Standing]:

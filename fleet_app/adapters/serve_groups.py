@@ -29,7 +29,8 @@ from fleet_app.adapters.serve_board import NO_REPLICA
 from fleet_app.adapters.serve_demand import Ask, Desk, ask_of, desk
 from fleet_app.adapters.serve_fences import Standing
 from fleet_app.engine.errors import FaultError
-from fleet_app.worker.contract import CLASS_LABEL, service_name
+from fleet_app.engine.layouts import SHARED
+from fleet_app.worker.contract import CLASS_LABEL, PARTITION_LABEL, service_name
 
 logger = logging.getLogger("ray.serve.fleet")
 
@@ -87,6 +88,8 @@ class Groups:
             return Step.IN_GROUP
         if silent and self._make_way(ask, fences):
             _confine(request)
+            if ask.part is not None and ask.part.share:
+                serve_private.add_label(request, PARTITION_LABEL, SHARED)  # or Ray would break a whole GPU for it
             return Step.PLAIN
         self._desk.announce_waiting(ask, serve_private.replicas(scheduler, deployment))
         return Step.LATER
@@ -123,7 +126,8 @@ class Groups:
     def _own_fence(self, ask: Ask, replica: str) -> str | None:
         grants = self._board.outlook(ask.service).grants.get(ask.service)
         ready = () if grants is None else grants.fences
-        fitting = [fence.group_id for fence in ready if serve_fences.serves(serve_fences.shape_in(fence), ask.shape)]
+        fences = map(serve_fences.told, ready)
+        fitting = [fence.group_id for fence in fences if serve_fences.serves(fence, ask.shape, ask.part)]
         mine = dict.fromkeys([*self._given_back.get(ask.service, ()), *fitting])
         taken = self._board.adopted() if mine else frozenset()
         return next((group for group in mine if group not in taken and self._claim(group, ask, replica)), None)
@@ -136,14 +140,14 @@ class Groups:
         usable = False
         try:
             fence = serve_fences.read(group_id)
-            usable = fence is not None and serve_fences.serves(fence.shape, ask.shape)
+            usable = fence is not None and serve_fences.serves(fence, ask.shape, ask.part)
         finally:
             if not usable:
                 self._board.release(group_id)
         return usable
 
     def _any_fence(self, ask: Ask, replica: str, fences: tuple[Standing, ...]) -> str | None:
-        usable = serve_fences.by_preference(ask.service, ask.shape, fences)
+        usable = serve_fences.by_preference(ask, fences)
         return next((fence.group_id for fence in usable if self._claim(fence.group_id, ask, replica)), None)
 
     def _make_way(self, ask: Ask, fences: tuple[Standing, ...]) -> bool:

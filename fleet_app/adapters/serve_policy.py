@@ -25,8 +25,10 @@ class FleetPolicy:
     """Tell the arbiter what a deployment wants, and Serve how much of it is granted.
 
     Keywords: `team` (required), whose quota pays; `floor` (replicas; the deployment's `min_replicas` unless given),
-    below which the service is never trimmed; `gpus`, `cpus` and `memory` (bytes), the shape of a replica, needed only
-    with a Ray whose deployments cannot be read. Wrong keywords are logged and leave Serve's own policy in charge.
+    below which the service is never trimmed; `spread` (a topology level), `per_node` and `apart_from` (services such as
+    `app.Deployment`), where its replicas are to be beside one another and beside others, with what the policy says;
+    `gpus`, `cpus` and `memory` (bytes), the shape of a replica, needed only with a Ray whose deployments cannot be
+    read. Wrong keywords are logged and leave Serve's own policy in charge.
     """
 
     def __init__(self, **keywords: object) -> None:

@@ -13,15 +13,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import follow, groups, members
+from fleet_app.arbiter import follow, groups, members, recuts
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import ENDED, Facts, Ports
 from fleet_app.arbiter.groups import Joining, Unwanted, Wanted
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import Fence, JobRequest, Seat
+from fleet_app.arbiter.ports import CardLayouts, Fence, JobRequest, NodeView, Seat
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.arbiter.tries import Tries
+from fleet_app.engine.cards import WHOLE_SHARE
 from fleet_app.engine.errors import ConflictError, FaultError, RequestError
+from fleet_app.engine.flavors import flavor
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
 from fleet_app.worker import contract
@@ -65,6 +68,8 @@ class Act:
                 self._launch(record, facts)
         for demand in self._book.demands:
             self._publish(demand.service, facts)
+        if self._ports.cards is not None:
+            self._repartition(self._ports.cards, facts)
         self._tidy(facts)
 
     # Ending.
@@ -167,7 +172,7 @@ class Act:
     def _create(self, new: Wanted) -> str:
         """Return the id of the group; empty when the room that was freed for it does not show yet."""
         timeout_s = SETTLE_S if new.settles else CREATE_TIMEOUT_S
-        group_id = self._ports.cluster.create_group(new.name, new.bundles, timeout_s)
+        group_id = self._ports.cluster.create_group(new.name, new.bundles, timeout_s, new.slice)
         if group_id is None and new.settles:
             return ""
         if group_id is None:
@@ -190,7 +195,7 @@ class Act:
             runtime_env=record.job.runtime_env,
             metadata=record.job.metadata,
             driver_node_id=node.node_id,
-            environment=self._environment(record).to_env(),
+            environment=self._environment(record, node).to_env(),
         )
         refusal = self._tries.call(self._book, f"submit {record.job_id}", partial(self._submit, request))
         if refusal:
@@ -207,9 +212,10 @@ class Act:
             return error.sentence()
         return ""
 
-    def _environment(self, record: Record) -> JobEnvironment:
+    def _environment(self, record: Record, node: NodeView) -> JobEnvironment:
         workload = record.workload
-        saved = record.checkpoint
+        saved, part = record.checkpoint, workload.slice
+        accelerator = node.labels.get(contract.ACCELERATOR_LABEL, "unknown")
         return JobEnvironment(
             attempt=record.job_id,
             workload=record.name,
@@ -232,6 +238,11 @@ class Act:
             grace_s=workload.grace_s,
             resume_uri=None if saved is None else saved.uri,
             resume_step=None if saved is None else saved.step,
+            flavor="" if part is None else flavor(accelerator, part),
+            partition="" if part is None or not part.profile else part.partition,
+            share=0.0 if part is None else part.share / WHOLE_SHARE,
+            card=workload.card,
+            slot=record.slot,
         )
 
     # Serving.
@@ -241,7 +252,12 @@ class Act:
         standing = [grant for grant in self._book.grants if grant.service == service and grant.group_id]
         usable = [grant for grant in standing if not grant.taken]
         fences = tuple(
-            Fence(group_id=grant.group_id or "", node_id=facts.nodes[grant.node].node_id, shape=grant.shape)
+            Fence(
+                group_id=grant.group_id or "",
+                node_id=facts.nodes[grant.node].node_id,
+                shape=grant.shape,
+                slice=grant.slice,
+            )
             for grant in usable
             if not grant.occupied and grant.node in facts.nodes
         )
@@ -254,6 +270,19 @@ class Act:
         if self._call(key, lambda: self._ports.board.publish_grants(service, len(usable), fences)):
             self._published[service] = news
             self._tries.put_off(key, PUBLISH_AGAIN_S)
+
+    # Cards.
+
+    def _repartition(self, cards: CardLayouts, facts: Facts) -> None:
+        """Ask for new layouts where cards are empty; safe to repeat: what was not written down is asked for again."""
+        for recut, layouts in recuts.due(self._book, facts):
+            key = f"repartition {recut.node}"
+            refusal = self._tries.call(self._book, key, partial(_asked, cards, facts.nodes[recut.node], layouts))
+            now = self._ports.clock.now()
+            if refusal:
+                recuts.give_up(self._book, recut, now, refusal)
+            elif refusal is not None:
+                recuts.sent(self._book, recut, layouts, now)
 
     # Tidying up.
 
@@ -309,3 +338,12 @@ class Act:
             return True
 
         return self._tries.call(self._book, what, done) is True
+
+
+def _asked(cards: CardLayouts, node: NodeView, layouts: tuple[Layout, ...]) -> str:
+    """Return why such layouts can never be had on a node; empty when they were asked for."""
+    try:
+        cards.repartition(node, layouts)
+    except RequestError as error:
+        return error.sentence()
+    return ""

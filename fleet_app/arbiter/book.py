@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from fleet_app.arbiter.booked import BookingRecord
 from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
-from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.arbiter.records import GrantRecord, Record, Recut
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.lifecycle import TERMINAL
 from fleet_app.engine.values import Crossing
@@ -84,6 +84,7 @@ class Book:
         self.bookings: Table[BookingRecord] = Table()
         self.wanted: Table[int] = Table()
         self.crossings: Table[Crossing] = Table()
+        self.recuts: Table[Recut] = Table()
         self.notes: list[Note] = []
         known = (records or {}).values()
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
@@ -112,6 +113,7 @@ class Book:
             self.bookings,
             self.wanted,
             self.crossings,
+            self.recuts,
         )
 
     def live(self) -> list[Record]:

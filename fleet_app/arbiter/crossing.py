@@ -1,4 +1,4 @@
-"""Nodes that somebody asks to cross to another class: checked, and put into the book (rules B3, B5).
+"""Nodes that somebody asks to cross to another class, or to stay after all: checked, put into the book (B3, B5, B6).
 
 Knows the book, the nodes as they are, and the policy's boundary. Does not know whether it is wise, nor what is on them.
 """
@@ -10,9 +10,10 @@ from dataclasses import replace
 from fleet_app.arbiter import pooling
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
-from fleet_app.arbiter.inbox import MoveBoundary
+from fleet_app.arbiter.inbox import MoveBoundary, StayBoundary
 from fleet_app.arbiter.notes import What
 from fleet_app.engine.boundary import crossed_within_a_week
+from fleet_app.engine.crossings import called_off
 from fleet_app.engine.errors import ConflictError, NotFoundError, RequestError
 from fleet_app.engine.plan import Relabel
 from fleet_app.engine.policy import Boundary
@@ -38,6 +39,27 @@ def ask(book: Book, request: MoveBoundary, facts: Facts, rules: Boundary | None)
         book.crossings.put(crossing.node, crossing)
         detail = {"was": crossing.was, "to": crossing.to, "gpus": crossing.gpus, "who": crossing.who}
         book.note(facts.now, What.CROSSING, crossing.node, **detail)
+
+
+def call_off(book: Book, request: StayBoundary, now: float) -> None:
+    """Let nodes be what they were, all or none. Raises RequestError when one does not cross, or has by now (B6)."""
+    found = []
+    for name in sorted(set(request.nodes)):
+        crossing = book.crossings.get(name)
+        if crossing is None:
+            raise NotFoundError("no node of that name crosses", where=name[:LONGEST_NAME], fix="See `fleet boundary`")
+        if crossing.moved_at is not None:
+            fix = "It may cross back a week after it was asked to"
+            raise ConflictError(f"it is {crossing.to}'s already", where=name, fix=fix)
+        found.append(crossing)
+    for crossing in found:
+        before = called_off(crossing)
+        if before is None:
+            book.crossings.drop(crossing.node)
+        else:
+            book.crossings.put(crossing.node, before)
+        detail = {"stays": crossing.was, "to": crossing.to, "who": request.who}
+        book.note(now, What.CROSSING_CALLED_OFF, crossing.node, **detail)
 
 
 def done(book: Book, action: Relabel, now: float) -> None:

@@ -16,6 +16,7 @@ from fleet_app.arbiter.ports import (
     Beat,
     Board,
     BoardView,
+    CardLayouts,
     Clock,
     Cluster,
     ClusterView,
@@ -69,13 +70,14 @@ class NoPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Everything outside that the arbiter can reach."""
+    """Everything outside that the arbiter can reach; `cards` is None where nobody changes what they are cut into."""
 
     cluster: Cluster
     jobs: Jobs
     board: Board
     clock: Clock
     telemetry: Telemetry = field(default_factory=Unmeasured)
+    cards: CardLayouts | None = None
     pools: NodePools = field(default_factory=NoPools)
 
 

@@ -13,6 +13,8 @@ from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.ports import Demand, GroupView
 from fleet_app.arbiter.records import GrantRecord
+from fleet_app.engine.cards import WHOLE_SHARE, Slice
+from fleet_app.engine.layouts import knows
 from fleet_app.worker import contract
 
 STALE_S = 60.0
@@ -51,7 +53,12 @@ def _hear(book: Book, facts: Facts) -> None:
 def _sane(demand: Demand) -> bool:
     """Return whether a demand can be meant: anybody may write on the board."""
     counts = (demand.shape.cpu_milli, demand.shape.memory_mib, demand.wanted, demand.floor)
-    return demand.shape.gpus >= 1 and min(counts) >= 0 and max(demand.wanted, demand.floor) <= MOST_REPLICAS
+    asks = demand.shape.gpus >= 1 if demand.slice is None else demand.shape.gpus == 0 and _could_be(demand.slice)
+    return asks and min(counts) >= 0 and max(demand.wanted, demand.floor) <= MOST_REPLICAS
+
+
+def _could_be(wanted: Slice) -> bool:
+    return knows(wanted.profile) if wanted.profile else 0 < wanted.share < WHOLE_SHARE
 
 
 def _forget(book: Book, facts: Facts) -> None:
@@ -117,6 +124,7 @@ def _adopt(book: Book, facts: Facts, group: GroupView) -> None:
         service=service,
         node=facts.places(group)[0],
         shape=group.bundles[0].shape,
+        slice=group.bundles[0].slice,
         made_at=facts.now,
         group_id=group.group_id,
     )

@@ -6,16 +6,18 @@ of which it is published that they hold it. Does not call anything.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.members import kept_groups, missing
-from fleet_app.arbiter.observe import is_odd, rooms
+from fleet_app.arbiter.observe import is_odd, rooms, slice_rooms
+from fleet_app.arbiter.partitions import amount
 from fleet_app.arbiter.ports import GroupView
 from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.values import NOTHING, Shape
@@ -42,11 +44,13 @@ class Joining:
 class Wanted:
     """A group that should be made: bundle i on the Ray node `bundles[i][0]`. A hold has no owner.
 
-    `settles` says that part of its room was freed just now, and may not show yet.
+    `settles` says that part of its room was freed just now, and may not show yet. `slice` is the part of a card that
+    its one bundle has too, if any.
     """
 
     name: str
     bundles: tuple[tuple[str, Shape], ...]
+    slice: Slice | None = None
     owner: Record | GrantRecord | Joining | None = None
     settles: bool = False
 
@@ -78,20 +82,33 @@ def wanted(book: Book, facts: Facts, holds: Iterable[Hold] | None, removed: Iter
     What groups that were `removed` since the facts stood on is about to be free.
     """
     shown, room = rooms(facts), rooms(facts, removed)
-    found: list[Wanted] = []
-    for one in (
+    missing = [
         *_promised(book, facts),
         *_admitted(book, facts),
         *_joining(book, facts),
         *_missing_holds(book, facts, holds),
-    ):
-        if all(shape.fits(room.get(node_id, NOTHING)) for node_id, shape in one.bundles):
-            settles = not all(shape.fits(shown.get(node_id, NOTHING)) for node_id, shape in one.bundles)
+    ]
+    sliced = any(one.slice is not None for one in missing)
+    parts_shown, parts = (slice_rooms(facts), slice_rooms(facts, removed)) if sliced else ({}, {})
+    found: list[Wanted] = []
+    for one in missing:
+        if _fits(one, room, parts):
+            settles = not _fits(one, shown, parts_shown)
             for node_id, shape in one.bundles:
                 room[node_id] -= shape
                 shown[node_id] -= shape
+                if one.slice is not None:
+                    parts[node_id][one.slice.partition] -= amount(one.slice)
+                    parts_shown[node_id][one.slice.partition] -= amount(one.slice)
             found.append(replace(one, settles=settles))
     return found
+
+
+def _fits(one: Wanted, room: Mapping[str, Shape], parts: Mapping[str, Counter[str]]) -> bool:
+    """Return whether a group fits, with its part of a card on the node of its one bundle."""
+    if one.slice is not None and parts.get(one.bundles[0][0], Counter())[one.slice.partition] < amount(one.slice):
+        return False
+    return all(shape.fits(room.get(node_id, NOTHING)) for node_id, shape in one.bundles)
 
 
 def _promised(book: Book, facts: Facts) -> Iterator[Wanted]:
@@ -99,7 +116,7 @@ def _promised(book: Book, facts: Facts) -> Iterator[Wanted]:
         name = contract.grant_group(grant.service, grant.name)
         node = facts.nodes.get(grant.node)
         if grant.group_id is None and not grant.taken and name not in facts.groups and node is not None:
-            yield Wanted(name=name, bundles=((node.node_id, grant.shape),), owner=grant)
+            yield Wanted(name=name, bundles=((node.node_id, grant.shape),), owner=grant, slice=grant.slice)
 
 
 def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
@@ -112,7 +129,7 @@ def _admitted(book: Book, facts: Facts) -> Iterator[Wanted]:
         seats = [(facts.nodes.get(node), shape) for node, shape in workload.seats]
         bundles = tuple((node.node_id, shape) for node, shape in seats if node is not None)
         if len(bundles) == workload.bundles and facts.named(workload.nodes):
-            yield Wanted(name=name, bundles=bundles, owner=record)
+            yield Wanted(name=name, bundles=bundles, owner=record, slice=workload.slice)
 
 
 def _joining(book: Book, facts: Facts) -> Iterator[Wanted]:

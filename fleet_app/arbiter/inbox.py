@@ -146,6 +146,14 @@ class MoveBoundary(_Request):
     who: str
 
 
+class StayBoundary(_Request):
+    """Call off the crossing of nodes that have not crossed yet; `who` asked for it."""
+
+    kind: Literal["boundary-stay"] = "boundary-stay"
+    nodes: tuple[str, ...] = Field(min_length=1)
+    who: str
+
+
 class SetPolicy(_Request):
     """Put another policy file in force; `text` is YAML, `who` asked for it."""
 
@@ -155,7 +163,8 @@ class SetPolicy(_Request):
 
 
 AboutBooking = MakeBooking | ApproveBooking | ExtendBooking | CancelBooking
-Order = Submit | Cancel | Drain | Move | Forget | Pause | Resume | Quarantine | Release | MoveBoundary | SetPolicy
+AboutNodes = Quarantine | Release | MoveBoundary | StayBoundary
+Order = Submit | Cancel | Drain | Move | Forget | Pause | Resume | AboutNodes | SetPolicy
 Request = Order | AboutBooking
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 

@@ -16,6 +16,7 @@ from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
 from fleet_app.arbiter.inbox import (
     AboutBooking,
+    AboutNodes,
     ApproveBooking,
     Cancel,
     CancelBooking,
@@ -32,6 +33,7 @@ from fleet_app.arbiter.inbox import (
     Request,
     Resume,
     SetPolicy,
+    StayBoundary,
     Submit,
     Unreadable,
 )
@@ -90,7 +92,7 @@ def _ingest(book: Book, request: Order | Unreadable, facts: Facts, rules: Rules)
             _forget(book, _known(book, name))
         case Pause() | Resume():
             _pause(book, facts, pausing=isinstance(request, Pause))
-        case Quarantine() | Release() | MoveBoundary():
+        case Quarantine() | Release() | MoveBoundary() | StayBoundary():
             _on_nodes(book, request, facts, rules)
         case SetPolicy():
             changes = [asdict(change) for change in rules.replace(request.text)]
@@ -161,7 +163,7 @@ def _pause(book: Book, facts: Facts, *, pausing: bool) -> None:
     book.note(facts.now, What.PAUSED if pausing else What.RESUMED, ARBITER)
 
 
-def _on_nodes(book: Book, request: Quarantine | Release | MoveBoundary, facts: Facts, rules: Rules) -> None:
+def _on_nodes(book: Book, request: AboutNodes, facts: Facts, rules: Rules) -> None:
     match request:
         case Quarantine():
             _quarantine(book, request, facts, rules)
@@ -169,6 +171,8 @@ def _on_nodes(book: Book, request: Quarantine | Release | MoveBoundary, facts: F
             failing.release(book, node, facts.now, "on request", who)
         case MoveBoundary():
             crossing.ask(book, request, facts, rules.engine.boundary)
+        case StayBoundary():
+            crossing.call_off(book, request, facts.now)
 
 
 def _quarantine(book: Book, request: Quarantine, facts: Facts, rules: Rules) -> None:
@@ -202,7 +206,7 @@ def _name(request: Request | Unreadable) -> str:
             return name
         case Quarantine(node=node) | Release(node=node):
             return node
-        case MoveBoundary(nodes=nodes):
+        case MoveBoundary(nodes=nodes) | StayBoundary(nodes=nodes):
             return nodes[0]
         case _:
             return ""

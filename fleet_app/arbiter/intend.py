@@ -12,27 +12,30 @@ from typing import assert_never
 
 from fleet_app.arbiter import calendar, crossing, failing, members
 from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.cards import free_slot
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.records import GrantRecord, Notice, Record
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.failures import Cause, Quarantined
 from fleet_app.engine.lifecycle import TABLE, Event, Phase, after
 from fleet_app.engine.plan import (
+    Action,
     Admit,
+    AdmitSlice,
     Drain,
     Expire,
     GiveGrant,
+    GiveSlice,
     Grow,
     Kill,
     Lose,
     Move,
-    OnCards,
-    OnNodes,
     Plan,
     Quarantine,
     Rebook,
     Relabel,
     Release,
+    Repartition,
     Shrink,
     TakeGrant,
 )
@@ -47,15 +50,13 @@ def intend(book: Book, plan: Plan, now: float, chosen: Mapping[str, str] = NOBOD
     `chosen` says of who is drained why it was, and not another.
     """
     for action in plan.actions:
-        if isinstance(action, OnCards):
-            continue  # specs refuse slices while nothing can carry them out: nobody can have asked for one
         if not book.paused or isinstance(action, Kill | Lose | Quarantine | Rebook | Release):
             _one(book, action, now, chosen)
 
 
-def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> None:
+def _one(book: Book, action: Action, now: float, chosen: Mapping[str, str]) -> None:
     match action:
-        case Admit():
+        case Admit() | AdmitSlice():
             _admit(book, action, now)
         case Drain() | Expire():
             drain(book, action, now, chosen.get(action.workload, ""))
@@ -63,11 +64,11 @@ def _one(book: Book, action: OnNodes, now: float, chosen: Mapping[str, str]) -> 
             move(book, action, now)
         case Kill() | Lose():
             _end(book, action, now)
-        case GiveGrant():
+        case GiveGrant() | GiveSlice():
             _give(book, action, now)
         case TakeGrant():
             _take(book, action, now)
-        case Quarantine() | Release() | Relabel():
+        case Quarantine() | Release() | Relabel() | Repartition():
             _on_node(book, action, now)
         case Shrink() | Grow():
             members.resize(book, action, now)
@@ -84,7 +85,7 @@ def _end(book: Book, action: Kill | Lose, now: float) -> None:
         _lose(book, action, now)
 
 
-def _on_node(book: Book, action: Quarantine | Release | Relabel, now: float) -> None:
+def _on_node(book: Book, action: Quarantine | Release | Relabel | Repartition, now: float) -> None:
     match action:
         case Quarantine(node=node, until=until, owner=owner, why=why):
             failing.quarantine(book, Quarantined(node=node, reason=why, owner=owner, since=now, until=until))
@@ -93,16 +94,20 @@ def _on_node(book: Book, action: Quarantine | Release | Relabel, now: float) -> 
                 failing.release(book, node, now, why)
         case Relabel():
             crossing.done(book, action, now)
+        case Repartition():
+            pass  # all of a node at once, and only where somebody can: see `recuts`
 
 
-def _admit(book: Book, action: Admit, now: float) -> None:
+def _admit(book: Book, action: Admit | AdmitSlice, now: float) -> None:
     record = book.records.get(action.workload)
     if record is None or record.workload.phase is not Phase.QUEUED:
         return
     phase = after(record.workload.phase, Event.ADMIT)
-    workload = replace(record.workload, phase=phase, nodes=action.nodes, admitted_at=now)
-    book.put(replace(record, workload=workload, message=""))
-    book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(action.nodes), why=action.why)
+    nodes, card = (action.nodes, None) if isinstance(action, Admit) else ((action.node,), action.card)
+    workload = replace(record.workload, phase=phase, nodes=nodes, card=card, admitted_at=now)
+    slot = free_slot(book, action.node, action.slice) if isinstance(action, AdmitSlice) else None
+    book.put(replace(record, workload=workload, message="", slot=slot))
+    book.note(now, What.ADMITTED, record.name, attempt=workload.attempt, nodes=list(nodes), why=action.why)
 
 
 def drain(book: Book, action: Drain | Expire, now: float, chosen: str = "") -> bool:
@@ -209,9 +214,12 @@ def _end_at_once(book: Book, workload: Workload, why: str) -> None:
         book.put(replace(record, workload=workload, message=why))
 
 
-def _give(book: Book, action: GiveGrant, now: float) -> None:
+def _give(book: Book, action: GiveGrant | GiveSlice, now: float) -> None:
     tag = book.next_tag()
     grant = GrantRecord(name=tag, service=action.service, node=action.node, shape=action.shape, made_at=now)
+    if isinstance(action, GiveSlice):
+        slot = free_slot(book, action.node, action.slice)
+        grant = replace(grant, slice=action.slice, card=action.card, slot=slot)
     book.grants.put(tag, grant)
     book.note(now, What.GRANTED, action.service, grant=tag, node=action.node, why=action.why)
 

@@ -21,7 +21,7 @@ from fleet_app.arbiter.book import Book, Table
 from fleet_app.arbiter.booked import BookingRecord
 from fleet_app.arbiter.notes import Entry, Note, What
 from fleet_app.arbiter.ports import Demand
-from fleet_app.arbiter.records import GrantRecord, Record
+from fleet_app.arbiter.records import GrantRecord, Record, Recut
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.plan import Plan
@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS quarantines (name TEXT PRIMARY KEY, value TEXT NOT NU
 CREATE TABLE IF NOT EXISTS bookings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS wanted (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS crossings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS recuts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     detail TEXT NOT NULL);
@@ -103,6 +104,7 @@ class Journal:
             book.quarantines = Table(_rows(self._db, "quarantines", Quarantined))
             book.bookings = Table(_rows(self._db, "bookings", BookingRecord))
             book.crossings = Table(_rows(self._db, "crossings", Crossing))
+            book.recuts = Table(_rows(self._db, "recuts", Recut))
             samples = self._db.execute("SELECT name, value FROM wanted ORDER BY name")
             book.wanted = Table({name: int(gpus) for name, gpus in samples})
             return book
@@ -125,6 +127,7 @@ class Journal:
             self._write("quarantines", book.quarantines, codec.dump)
             self._write("bookings", book.bookings, codec.dump)
             self._write("crossings", book.crossings, codec.dump)
+            self._write("recuts", book.recuts, codec.dump)
             self._write("wanted", book.wanted, str)
             self._write("meta", book.meta, str)
             self._db.executemany(

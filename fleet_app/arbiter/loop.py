@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import calendar, inbox, observe, pooling, wanted
+from fleet_app.arbiter import calendar, inbox, observe, pooling, recuts, wanted
 from fleet_app.arbiter.act import Act
+from fleet_app.arbiter.cards import Cards
 from fleet_app.arbiter.facts import Facts, Ports, look
 from fleet_app.arbiter.failing import forget_old
 from fleet_app.arbiter.follow import followed
@@ -71,6 +72,7 @@ class Loop:
         self._growth_in_boot = wanted.Growth()
         self._act = Act(ports, home, self._book, self._tries)
         self._foreign = Foreign(ports.cluster, self._snapshot.state, ports.clock.now())
+        self._cards = Cards(self._snapshot.state)
         self._book.note(ports.clock.now(), What.ARBITER, ARBITER, state="started", policy=self._rules.file.name)
 
     @property
@@ -108,10 +110,13 @@ class Loop:
             pooling.settle(self._book, facts)
         wanted.sample(self._book, facts.now)
         forget_old(self._book, self._rules.engine.health, facts.now)
+        recuts.follow(self._book, facts)
         calendar.turn(self._book, self._rules, facts.now)
         snapshot = self._judge(facts)
         chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
         intend(self._book, snapshot.plan, facts.now, chosen)
+        if self._ports.cards is not None and not self._book.paused:
+            recuts.ask(self._book, snapshot.state, snapshot.plan, facts.now)
         calendar.tally(self._book, facts.now)
         self._commit(snapshot)
         self._dispose(taken)
@@ -137,14 +142,16 @@ class Loop:
 
     def _state(self, facts: Facts) -> FleetState:
         """Return what the fleet is like now."""
-        seen = self._foreign.nodes(self._book, facts, self._rules.engine)
+        rules = self._rules.engine
+        seen = self._foreign.nodes(self._book, facts, rules)
+        seen = self._cards.of(seen, self._book, facts, rules.slicing)
         priority = self._rules.file.service_priority
         if facts.pools is not None:
             seen = pooling.placed(seen, facts, self._rules.file, self._snapshot.state)
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
         state = replace(
             state,
-            growth_gpus=self._growth(self._book, self._rules.engine.headroom),
+            growth_gpus=self._growth(self._book, rules.headroom),
             departures=pooling.departures(facts),
         )
         return replace(state, usage=facts.usage) if facts.usage else state

@@ -69,8 +69,8 @@ def _may_shrink(record: Record, nodes: tuple[str, ...]) -> bool:
 
 
 def _grow(book: Book, record: Record, action: Grow, now: float) -> None:
-    workload = replace(record.workload, nodes=(*record.workload.nodes, *action.nodes))
-    book.put(replace(record, workload=workload, grown_at=now))
+    workload = replace(record.workload, nodes=(*record.workload.nodes, *action.nodes), grown_at=now)
+    book.put(replace(record, workload=workload))
     detail = {"nodes": list(action.nodes), "why": action.why}
     book.note(now, What.GROWING, record.name, attempt=workload.attempt, **detail)
 
@@ -191,9 +191,9 @@ def _late(record: Record, facts: Facts) -> Record:
 
 def _given_up(record: Record, facts: Facts) -> Step:
     """Give up members that were to join when their room has not come free in time."""
-    if record.grown_at is None or facts.now - record.grown_at <= ROOM_WITHIN_S:
-        return record, ()
     workload = record.workload
+    if workload.grown_at is None or facts.now - workload.grown_at <= ROOM_WITHIN_S:
+        return record, ()
     staying = [node for node in workload.nodes if node not in workload.going]
     missing = [node for node in staying if record.member_on(node).group_id is None]
     spare = max(0, len(staying) - (workload.minimum or 0))

@@ -6,14 +6,14 @@ what will be decided.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fleet_app.arbiter import calendar
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, node_class
-from fleet_app.arbiter.partitions import cards_of, whole_part
+from fleet_app.arbiter.partitions import amount, whole_part
 from fleet_app.arbiter.ports import Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord
 from fleet_app.engine.crossings import as_seen
@@ -91,13 +91,15 @@ def _service(demand: Demand, book: Book, priority: int) -> Service:
         team=demand.team,
         priority=priority,
         shape=demand.shape,
+        affinity=demand.affinity,
         wanted=demand.wanted,
         floor=demand.floor,
         grants=tuple(
-            Grant(name=grant.name, node=grant.node, occupied=grant.occupied)
+            Grant(name=grant.name, node=grant.node, occupied=grant.occupied, card=grant.card)
             for grant in book.grants
-            if grant.service == demand.service and grant.shape == demand.shape
+            if grant.service == demand.service and not is_odd(grant, book)
         ),
+        slice=demand.slice,
     )
 
 
@@ -137,9 +139,9 @@ def _ours(book: Book, facts: Facts) -> dict[str, Shape]:
 
 
 def is_odd(grant: GrantRecord, book: Book) -> bool:
-    """Return whether a grant has another shape than its service, or a service that nobody knows."""
+    """Return whether a grant has another shape or slice than its service, or a service that nobody knows."""
     demand = book.demands.get(grant.service)
-    return demand is None or demand.shape != grant.shape
+    return demand is None or (demand.shape, demand.slice) != (grant.shape, grant.slice)
 
 
 def foreign_on(sightings: Sightings, name: str) -> Shape:
@@ -181,7 +183,6 @@ def _node(name: str, node: NodeView, policy: Policy, foreign: Shape, owners: tup
         condition=Condition.DRAINING if node.draining else Condition.READY,
         foreign=whole_part(node, foreign),
         foreign_owners=owners if foreign.gpus > 0 else (),
-        cards=cards_of(node),
     )
 
 
@@ -199,6 +200,33 @@ def rooms(facts: Facts, removed: Iterable[GroupView] = ()) -> dict[str, Shape]:
         for node in facts.nodes.values()
         if node.alive
     }
+
+
+def slice_rooms(facts: Facts, removed: Iterable[GroupView] = ()) -> dict[str, Counter[str]]:
+    """Return by node id what of cut and shared cards is free for a new group, as `rooms` does for whole ones."""
+    gone = {group.group_id for group in removed}
+    taken = _slices_standing(group for group in facts.groups.values() if group.group_id not in gone)
+    coming = _slices_standing(group for group in facts.groups.values() if group.group_id in gone)
+    found = {}
+    for node in facts.nodes.values():
+        if node.alive and node.slices:
+            here, to_come, free = taken[node.node_id], coming[node.node_id], node.free_slices
+            found[node.node_id] = Counter(
+                {
+                    sort: min(free.get(sort, 0) + to_come[sort], count - here[sort])
+                    for sort, count in node.slices.items()
+                }
+            )
+    return found
+
+
+def _slices_standing(groups: Iterable[GroupView]) -> dict[str, Counter[str]]:
+    total: dict[str, Counter[str]] = defaultdict(Counter)
+    for group in groups:
+        for bundle in group.bundles:
+            if bundle.slice is not None:
+                total[bundle.node_id or ""][bundle.slice.partition] += amount(bundle.slice)
+    return total
 
 
 def _standing(groups: Iterable[GroupView]) -> dict[str, Shape]:

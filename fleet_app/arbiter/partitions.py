@@ -1,28 +1,35 @@
-"""A node's label `fleet/partition` to its cards: what whole work may not have there (rule V1). Pure.
+"""A Ray node to the layouts of its cards, and parts of cards as Ray counts them (rules V1 and V3). Pure.
 
-A node has one partition: all of its cards are whole, all are shared, or all are cut into the same profile. What Ray
-counts as a GPU there is a card, or one partition of a card. Does not know who uses them.
+Ray's resource `mig-PROFILE` counts the partitions of a node, wherever their cards are. Its GPUs are whole cards, but
+where the label `fleet/partition` is `shared`: there each is a card that fractions of a GPU share. Does not know who
+uses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fleet_app.arbiter.ports import NodeView
-from fleet_app.engine.cards import MIG, Card
-from fleet_app.engine.layouts import SHARED, Layout, filled
+from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
+from fleet_app.engine.layouts import SHARED, Layout, spread
 from fleet_app.engine.values import Shape
 from fleet_app.worker import contract
 
 WHOLE = "whole"
 
 
-def cards_of(node: NodeView) -> tuple[Card, ...]:
-    """Return the cards of a node that are not whole, by its label; none for a node of whole GPUs."""
+def layouts_of(node: NodeView) -> tuple[Layout, ...]:
+    """Return the layouts of a node's cards, those that are cut first.
+
+    Which partitions are together on a card Ray does not say: the cards are taken to be alike where they can be.
+    """
     partition = node.labels.get(contract.PARTITION_LABEL, WHOLE)
-    layout = _layout(partition, node.labels.get(contract.ACCELERATOR_LABEL, ""))
-    count = node.total.gpus // len(layout) if layout else 0
-    return tuple(Card(index=index, layout=layout) for index in range(count))
+    counts = {name: count for name, count in node.slices.items() if name != SHARED}
+    pieces = tuple(name.removeprefix(MIG) for name in sorted(counts) for _ in range(counts[name]))
+    cut = spread(node.labels.get(contract.ACCELERATOR_LABEL, "").lower(), pieces)
+    others: Mapping[str, Layout] = {SHARED: (SHARED,), WHOLE: ()}
+    return (*cut, *((others[partition],) * node.total.gpus if partition in others else ()))
 
 
 def whole_part(node: NodeView, shape: Shape) -> Shape:
@@ -30,10 +37,16 @@ def whole_part(node: NodeView, shape: Shape) -> Shape:
     return shape if node.labels.get(contract.PARTITION_LABEL, WHOLE) == WHOLE else replace(shape, gpus=0)
 
 
-def _layout(partition: str, accelerator: str) -> Layout:
-    if partition == SHARED:
-        return (SHARED,)
-    profile = partition.removeprefix(MIG)
-    if profile == partition:
-        return ()
-    return filled(accelerator.lower(), (profile,)) or (profile,)
+def amount(wanted: Slice) -> int:
+    """Return a slice as `NodeView.slices` counts those of its sort: one partition, or ten-thousandths of a GPU."""
+    return wanted.share or 1
+
+
+def pieces_in(layouts: tuple[Layout, ...]) -> dict[str, int]:
+    """Return what cards of these layouts have, as `NodeView.slices` counts it; whole cards have nothing of that."""
+    found: dict[str, int] = {}
+    for layout in layouts:
+        for piece in layout:
+            name, more = (SHARED, WHOLE_SHARE) if piece == SHARED else (MIG + piece, 1)
+            found[name] = found.get(name, 0) + more
+    return found

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.layouts import Layout
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.telemetry import Usage
 from fleet_app.engine.values import NOTHING, NodeClass, Shape
@@ -17,7 +20,11 @@ from fleet_app.engine.values import NOTHING, NodeClass, Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A Ray node: `total` and `available` as Ray counts them (`available` may lag by 0.1 s)."""
+    """A Ray node: `total` and `available` as Ray counts them (`available` may lag by 0.1 s).
+
+    `slices` and `free_slices` are the same in parts of cards: partitions by their flavor's name (`mig-1g.10gb`), and
+    all of its GPUs as `shared`, in ten-thousandths.
+    """
 
     node_id: str
     labels: Mapping[str, str]
@@ -26,15 +33,18 @@ class NodeView:
     total: Shape
     available: Shape
     is_head: bool = False
+    slices: Mapping[str, int] = field(default_factory=dict)
+    free_slices: Mapping[str, int] = field(default_factory=dict)
     address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleView:
-    """One bundle of a placement group; `node_id` is None while it has no node."""
+    """One bundle of a placement group, with its part of a card, if any; `node_id` is None while it has no node."""
 
     node_id: str | None
     shape: Shape
+    slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +115,16 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a service wants, as its autoscaling policy says it (replicas of `shape`)."""
+    """What a service wants, as its autoscaling policy says it: replicas of `shape`, each with a `slice` if any."""
 
     service: str
     team: str
     shape: Shape
+    affinity: Affinity | None = None
     wanted: int
     floor: int
     at: float
+    slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +149,15 @@ class BoardView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """A hold as Serve's side of the fleet sees it: a placement group with one bundle of `shape` on `node_id`."""
+    """A hold as Serve's side of the fleet sees it: a placement group with one bundle of `shape` on `node_id`.
+
+    `slice` is the part of a card that the bundle has too, if any.
+    """
 
     group_id: str
     node_id: str
     shape: Shape = NOTHING
+    slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +256,13 @@ class Cluster(Protocol):
     def observe(self) -> ClusterView:
         """Return nodes and groups as they are."""
 
-    def create_group(self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float) -> str | None:
+    def create_group(
+        self, name: str, bundles: tuple[tuple[str, Shape], ...], timeout_s: float, part: Slice | None = None
+    ) -> str | None:
         """Create a detached STRICT_SPREAD group, bundle i on the node with id `bundles[i][0]`.
 
-        Return its id once it is ready; when a live group of that name exists, that one's. When it is not
-        ready within `timeout_s` it is removed again and None returned.
+        With `part` its one bundle has that part of one card too. Return its id once it is ready; when a live group of
+        that name exists, that one's. When it is not ready within `timeout_s` it is removed again and None returned.
         """
 
     def remove_group(self, group_id: str) -> None:
@@ -320,6 +338,17 @@ class Board(Protocol):
 
     def forget_adoption(self, group_id: str) -> None:
         """Remove the note that a replica lives in a group, or that we claimed it, once that group is gone."""
+
+
+class CardLayouts(Protocol):
+    """Whoever can change what cards are cut into."""
+
+    def repartition(self, node: NodeView, layouts: tuple[Layout, ...]) -> None:
+        """Ask for these layouts of all cards of a node, in any order; nothing is on those that change.
+
+        It may take minutes, and the node may be another one to Ray afterwards; what came of it is seen there.
+        Raises RequestError when such layouts cannot be had there, FaultError when it may be tried again.
+        """
 
 
 class Telemetry(Protocol):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fleet_app.engine.cards import Slice
+from fleet_app.engine.layouts import Layout
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Workload
 from fleet_app.worker import contract
@@ -49,9 +51,10 @@ class Checkpoint:
 class GrantRecord:
     """One grant in the journal: the group of one bundle that a replica of `service` has, or will have.
 
-    `name` is unique and part of the group's name. `group_id` is None while the grant is only promised.
-    `taken` says that it goes back to the fleet as soon as no replica can take it any more.
-    `made_at` is when it was promised, or first seen (seconds since the epoch).
+    `name` is unique and part of the group's name. `group_id` is None while the grant is only promised. `taken` says
+    that it goes back to the fleet as soon as no replica can take it any more. `made_at` is when it was promised, or
+    first seen (seconds since the epoch). `slice` is the part of a card that it has beside its shape, if any, on the
+    card with index `card`; that is None while nobody has said which. `slot` is as in `Record`.
     """
 
     name: str
@@ -62,6 +65,36 @@ class GrantRecord:
     group_id: str | None = None
     occupied: bool = False
     taken: bool = False
+    slice: Slice | None = None
+    card: int | None = None
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLayout:
+    """What a card is to be cut into, and what it was."""
+
+    card: int
+    was: Layout
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recut:
+    """Cards of one node whose layouts are being changed: since when (seconds since the epoch), why.
+
+    `sent_at` is when whoever changes layouts was asked to, None before that; `target` are the layouts of all cards of
+    the node that it was asked for. `failed_at` is when it was given up: the cards are as they were, and another change
+    of the node is not asked for too soon.
+    """
+
+    node: str
+    cards: tuple[NewLayout, ...]
+    asked_at: float
+    why: str
+    sent_at: float | None = None
+    target: tuple[Layout, ...] = ()
+    failed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +120,10 @@ class Record:
     About the current attempt: `group_id` is the placement group that holds its GPUs (hex); `job_submitted` whether
     Ray accepted its job; `noticed_at` when it was asked to leave, or ended by itself (seconds since the epoch), and
     `notified` whether that reached it; `kill_sent` whether an end at once was carried out; `seen_alive` whether
-    processes of it have been counted since it was asked to end. Of an elastic one: `members` are those of its nodes of
+    processes of it have been counted since it was asked to end. `slot` is which of the partitions of its profile on its
+    node is its own, from 0 on; two never have the same. Of an elastic one: `members` are those of its nodes of
     which more is known than that they are its own; `group_id` is the first member's, once all that it was admitted with
-    have theirs; `driver_on` is the Ray node that its driver was started on, `grown_at` when it was last given members.
+    have theirs; `driver_on` is the Ray node that its driver was started on.
     About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported; `restarts`
     how often it was started again since then because ranks died; `forgotten` whether the user wants it deleted.
     """
@@ -102,9 +136,9 @@ class Record:
     notified: bool = False
     kill_sent: bool = False
     seen_alive: bool = False
+    slot: int | None = None
     members: tuple[Member, ...] = ()
     driver_on: str | None = None
-    grown_at: float | None = None
     checkpoint: Checkpoint | None = None
     step: int | None = None
     step_at: float | None = None

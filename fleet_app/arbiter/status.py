@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from fleet_app.arbiter import wanted
+from fleet_app.arbiter import cardrows, wanted
 from fleet_app.arbiter.journal import Snapshot
 from fleet_app.arbiter.notes import Entry
 from fleet_app.arbiter.past import SHOWN, interruptions, sentence
@@ -19,6 +19,7 @@ from fleet_app.engine import headroom
 from fleet_app.engine.boundary import recommend as recommend_crossings
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.compaction import Compaction, compact
+from fleet_app.engine.expected import Expected
 from fleet_app.engine.explain import explain as engine_explain
 from fleet_app.engine.explain import sentence_of
 from fleet_app.engine.failures import Quarantined
@@ -86,6 +87,8 @@ def _workload(record: Record, classes: Mapping[int, str], wait: Wait | None, at:
         "attempt": workload.attempt,
         "bundles": workload.bundles,
         "gpus_per_bundle": workload.shape.gpus,
+        "part": cardrows.part(workload.slice),
+        "card": workload.card,
         "groups": [_group(group) for group in workload.groups],
         "min_bundles": workload.minimum,
         "nodes": list(workload.nodes),
@@ -116,12 +119,16 @@ def nodes(
     """Return a row for each node of the last snapshot, in the order of the fabric."""
     if snapshot is None:
         return []
-    holders = _holders(snapshot, records, grants)
+    records, grants = tuple(records), tuple(grants)
+    holders, on = _holders(snapshot, records, grants), cardrows.users(records, grants)
     kept_out = {told.node: told for told in snapshot.state.quarantines if told.released_at is None}
     crossing = {one.node: one.to.value for one in snapshot.state.crossings if one.under_way}
     leaving = {one.node: one.why for one in snapshot.state.departures}
     ordered = sorted(snapshot.state.nodes, key=lambda node: (node.domains, node.name))
-    rows = [_node(node, holders[node.name], policy, kept_out.get(node.name)) for node in ordered]
+    rows = [
+        _node(node, holders[node.name], policy, kept_out.get(node.name)) | {"cards": cardrows.cards(node, on)}
+        for node in ordered
+    ]
     booked = _booked(snapshot)
     return [
         row
@@ -178,7 +185,6 @@ def _node(node: Node, holders: list[Row], policy: Policy, told: Quarantined | No
         "holders": holders,
         "machine": node.machine or None,
         "pod": node.pod or None,
-        "cards": [{"index": card.index, "layout": list(card.layout)} for card in node.cards],
     }
 
 
@@ -199,11 +205,13 @@ def _service(demand: Demand, grants: Iterable[GrantRecord], wait: Wait | None) -
         "name": demand.service,
         "team": demand.team,
         "shape": asdict(demand.shape),
+        "part": cardrows.part(demand.slice),
         "wanted": demand.wanted,
         "floor": demand.floor,
         "grants": len(own),
         "occupied": sum(grant.occupied for grant in own),
         "nodes": [grant.node for grant in own],
+        "affinity": None if demand.affinity is None else asdict(demand.affinity),
         "reason": None if wait is None else wait.reason.value,
     }
 
@@ -231,11 +239,17 @@ def explain(snapshot: Snapshot, policy: Policy, name: str, entries: Iterable[Ent
     return {
         "name": name,
         "sentence": found.sentence,
+        "estimate": None if found.expected is None else _estimate(found.expected, snapshot.at),
         "ahead": [one.workload for one in found.ahead],
         "turns": [asdict(one) for one in found.ahead],
         "past": past(entries, snapshot.at),
         **numbers,
     }
+
+
+def _estimate(found: Expected, now: float) -> Row:
+    """Return when somebody who waits may start, and in words that this is an estimate (O9)."""
+    return asdict(found) | {"sentence": found.sentence(now)}
 
 
 def past(entries: Iterable[Entry], now: float) -> list[Row]:
@@ -245,13 +259,20 @@ def past(entries: Iterable[Entry], now: float) -> list[Row]:
 
 
 def recommendations(snapshot: Snapshot | None, policy: Policy, price: float) -> list[Row]:
-    """Return a row for all that could be smaller, the most GPUs first; `price` is that of a GPU-hour."""
-    found = () if snapshot is None else recommend(snapshot.state, policy, snapshot.at)
-    return [
+    """Return a row for all that could be smaller, the most GPUs first, then for layouts that cards should have.
+
+    `price` is that of a GPU-hour.
+    """
+    if snapshot is None:
+        return []
+    found = recommend(snapshot.state, policy, snapshot.at)
+    smaller: list[Row] = [
         asdict(one)
         | {"saved_gpus": one.saved_gpus, "saved_per_day": one.saved_gpus * 24 * price, "sentence": one.sentence}
+        | {"kind": "size"}
         for one in found
     ]
+    return smaller + cardrows.layouts(snapshot.plan)
 
 
 def fragments(snapshot: Snapshot | None, policy: Policy, *, plan: bool = False, most_nodes: int | None = None) -> Row:

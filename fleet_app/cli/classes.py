@@ -15,6 +15,9 @@ from fleet_app.engine.errors import RequestError
 def boundary(
     *,
     apply: Annotated[bool, typer.Option("--apply", help="Let the recommended nodes cross.")] = False,
+    cancel: Annotated[
+        list[str] | None, typer.Option("--cancel", metavar="NODE", help="Call off the crossing of a node; repeatable.")
+    ] = None,
     who: Who = None,
     home: Home = DEFAULT_HOME,
     gateway: GatewayUrl = None,
@@ -24,13 +27,23 @@ def boundary(
 
     From the peak that serving is forecast to want, and from the committed work that waits. Changes nothing without
     --apply; then the nodes take nothing new, committed work on them is asked to move at its next checkpoint, and each
-    changes its class, and the nominal of both classes, once nothing is in the way.
+    changes its class, and the nominal of both classes, once nothing is in the way. Until then --cancel calls it off:
+    the node is open again as what it was, and who was asked to move for it leaves all the same.
 
     Examples:
       fleet boundary
       fleet boundary --apply
+      fleet boundary --cancel node-3 --cancel node-4
     """
     asked = client.find(home, gateway)
+    if cancel and apply:
+        raise RequestError("both were given", where="--apply, --cancel", fix="Give one of them")
+    if cancel:
+        told = asked.post("boundary/cancel", {"nodes": cancel, "who": who or me()})
+        if as_json:
+            show.data(told)
+        show.hint(f"Called off for {len(cancel)} {'node' if len(cancel) == 1 else 'nodes'}: see `fleet boundary`.")
+        return
     found: dict[str, Any] = asked.get("boundary")
     plan = found["plan"]
     if plan is None:

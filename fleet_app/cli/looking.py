@@ -122,10 +122,10 @@ def fragments(
 
 
 def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as_json: Json = False) -> None:
-    """Show what could be smaller, by what was really used.
+    """Show what could be smaller, by what was really used, and how cards should be cut.
 
-    What services and jobs used at most, what would do, and what that saves. Nothing is done about it. A fleet in
-    which nobody measures GPUs has nothing to recommend.
+    What services and jobs used at most, what would do, and what that saves; nothing is done about it, and where nobody
+    measures GPUs nothing is known of it. Which empty cards should have another layout, for what waits.
 
     Example:
       fleet recommendations
@@ -137,7 +137,11 @@ def recommendations(*, home: Home = DEFAULT_HOME, gateway: GatewayUrl = None, as
     if not found:
         show.hint("Nothing that was measured could be smaller.")
         return
-    show.stdout().print(tables.recommendations(found))
+    smaller = [each for each in found if each.get("kind") != "layout"]
+    if smaller:
+        show.stdout().print(tables.recommendations(smaller))
+    if len(smaller) < len(found):
+        show.stdout().print(tables.layouts([each for each in found if each.get("kind") == "layout"]))
 
 
 def explain(
@@ -149,8 +153,11 @@ def explain(
 ) -> None:
     """Say why a workload or service waits, in numbers.
 
-    And what would have to change for it to start, who is ahead of it and why, and why it was interrupted before:
-    for whom, why it and not another, when. Of a service that waits: who holds what it needs.
+    And what would have to change for it to start, when that may be, who is ahead of it and why, and why it was
+    interrupted before: for whom, why it and not another, when. Of a service that waits: who holds what it needs.
+
+    The estimated start follows from declared ends and deadlines, as if nobody else came; nothing rests on it. A
+    planned start is kept.
 
     Example:
       fleet explain llm-pretrain
@@ -160,6 +167,9 @@ def explain(
         show.data(found)
         return
     show.stdout().print(Text(f"{show.plain(name)} {show.plain(str(found.get('sentence', '')))}"), soft_wrap=True)
+    estimate: Mapping[str, Any] | None = found.get("estimate")
+    if estimate:
+        show.stdout().print(Text(f"Estimated start: {show.plain(str(estimate['sentence']))}"), soft_wrap=True)
     for told in found.get("past") or ():
         show.stdout().print(Text(f"Before: {show.plain(str(told.get('sentence', '')))}"), soft_wrap=True)
     turns: Sequence[tables.Row] = found.get("turns") or ()

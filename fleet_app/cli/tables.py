@@ -52,6 +52,14 @@ def queue(workloads: Sequence[Row], now: float) -> Table:
     return table
 
 
+def layouts(found: Sequence[Row]) -> Table:
+    """Return the table of nodes whose cards should have other layouts."""
+    table = empty("NODE", "CARDS")
+    for each in found:
+        table.add_row(plain(str(each["subject"])), plain(str(each["sentence"])))
+    return table
+
+
 def recommendations(found: Sequence[Row]) -> Table:
     """Return the table of what could be smaller."""
     table = empty("NAME", "TEAM", "HAS", "USED", "ENOUGH", "SAVES", "A DAY")
@@ -76,11 +84,19 @@ def shape(workload: Row) -> str:
     groups = workload.get("groups") or ()
     if groups:
         return " + ".join(f"{group.get('bundles', 1)}x{group.get('gpus', 0)}" for group in groups)
+    part = workload.get("part")
+    if part:
+        return part_of_card(part)
     bundles, least = workload.get("bundles", 1), workload.get("min_bundles")
     if least is not None:
         has = len(workload.get("nodes") or ())
         bundles = (f"{has} of " if has else "") + f"{least}..{bundles}"
     return f"{bundles} x {workload.get('gpus_per_bundle', 0)}"
+
+
+def part_of_card(part: Row) -> str:
+    """Return part of a card, such as `1g.10gb` or `0.25 GPU`."""
+    return str(part.get("profile") or f"{int(part.get('share') or 0) / 10_000:g} GPU")
 
 
 def where(workload: Row) -> str:
@@ -139,9 +155,17 @@ def domains(node: Row) -> Mapping[str, Any]:
 
 
 def cards(node: Row) -> str:
-    """Return what a node's cards are cut into, and how many of each there are; empty for one of whole GPUs."""
-    pieces = Counter(str(piece) for card in node.get("cards") or () for piece in card.get("layout") or ())
-    return ", ".join(f"{count} x {piece}" for piece, count in sorted(pieces.items()))
+    """Return what a node's cards are cut into, how many of each there are, what is used and what they become.
+
+    Empty for one of whole GPUs.
+    """
+    told = node.get("cards") or ()
+    pieces = Counter(str(piece) for card in told for piece in card.get("layout") or ())
+    used = Counter(part_of_card(user["part"]) for card in told for user in card.get("users") or ())
+    becomes = Counter("+".join(card["becomes"]) or "whole" for card in told if card.get("becomes") is not None)
+    words = [f"{count} x {piece}" for piece, count in sorted(pieces.items())]
+    words += [f"{count} x {piece} used" for piece, count in sorted(used.items())]
+    return ", ".join([*words, *(f"{count} > {piece}" for piece, count in sorted(becomes.items()))])
 
 
 def bar(node: Row, letters: Mapping[str, str]) -> Text:
@@ -198,7 +222,7 @@ def services(found: Sequence[Row]) -> Table:
         table.add_row(
             plain(str(each.get("name", ""))),
             plain(str(each.get("team", ""))),
-            _replica(each.get("shape")),
+            part_of_card(each["part"]) if each.get("part") else _replica(each.get("shape")),
             *("-" if count is None else str(count) for count in (each.get("wanted"), granted, each.get("occupied"))),
         )
     return table

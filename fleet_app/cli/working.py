@@ -51,6 +51,12 @@ def submit(
         int | None, typer.Option("--min-nodes", help="Elastic: runs with this many nodes or more, and gives some back.")
     ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of each bundle.")] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Part of a card instead, by its MIG profile, such as 1g.10gb.")
+    ] = None,
+    share: Annotated[
+        str | None, typer.Option("--share", help="Part of a shared card instead, such as 0.25; backfill only.")
+    ] = None,
     cpus: Annotated[str | None, typer.Option("--cpus", help="CPUs of each bundle.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", help="Memory of each bundle, such as 4GiB.")] = None,
     group: Annotated[
@@ -99,6 +105,7 @@ def submit(
     Examples:
       fleet submit --kind gang --team research --nodes 4 --gpus 8 --working-dir . -- python train.py --steps 1000
       fleet submit --kind backfill --team batch --gpus 2 --grace 30s -- python batch.py
+      fleet submit --kind backfill --team batch --partition 1g.10gb -- python small.py
       fleet submit --kind gang --nodes 8 --min-nodes 2 --gpus 8 -- python elastic.py
       fleet submit --kind gang --group ps=1x0,cpus=16 --group actors=4x8 -- python reinforce.py
       fleet submit --file jobs/pretrain.yaml --wait --until running
@@ -112,6 +119,8 @@ def submit(
         "nodes": nodes,
         "min_nodes": min_nodes,
         "gpus": gpus,
+        "partition": partition,
+        "share": share,
         "cpus": cpus,
         "memory": memory,
         "groups": groups.parsed(group) if group else None,

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fleet_app.engine import elastic, giving, inside, mixed, overstaying, placement, reclaim, refusal, reserving
+from fleet_app.engine import (
+    capped,
+    capping,
+    elastic,
+    giving,
+    inside,
+    mixed,
+    notices,
+    overstaying,
+    placement,
+    reclaim,
+    refusal,
+    reserving,
+)
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
 from fleet_app.engine.fullness import tightness
 from fleet_app.engine.ledger import Ledger
@@ -93,6 +106,9 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
     if workload.minimum is not None:
         workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None and ledger.caps is not None and _waits_for_cap(ledger, workload, refused):
+        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
+        return
     if refused is not None:
         yield (
             reserving.keep(ledger, workload, refused, for_room=False) if _keeps(ledger, workload, refused) else refused
@@ -118,6 +134,10 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         yield from _make_room(ledger, workload, nodes, rooms)
 
 
+def _waits_for_cap(ledger: Ledger, workload: Workload, refused: Wait) -> bool:
+    return capped.is_cap(refused) and not ledger.class_of(workload).yields
+
+
 def _keeps(ledger: Ledger, workload: Workload, refused: Wait) -> bool:
     """Return whether one that its quota refuses keeps nominal: not where its own team's booking will bring enough."""
     waits = refused.reason is Reason.QUOTA_USED and not refused.blocked_by
@@ -139,7 +159,7 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
-    if found is None or not reclaim.may_ask_now(ledger, found.victims):
+    if found is None or not notices.may_ask_now(ledger, found.victims):
         if found is None:
             yield from overstaying.moves(ledger, workload, nodes)
         wait = refusal.no_room(ledger, workload, nodes, rooms)

@@ -189,6 +189,7 @@ class Following(Ledger):
         `alike` is whether nothing will be different from other ledgers in who may use which nodes.
         """
         self.policy, self.now, self.tree, self.calendar = books.policy, now, books.tree, None
+        self.caps = None
         self.nodes = dict(books.nodes)
         self.waiting, self.holding = list(waiting), list(books.holding)
         self.free, self.empty, self.most_gpus = dict(books.free), dict(books.empty), dict(books.most_gpus)

@@ -22,7 +22,7 @@ def sentence(wait: Wait, team: str, wanted: Slice, leaving: str = "", state: Fle
         Reason.TOO_LARGE_FOR_QUOTA: f", {counts} may never have more than {wait.available} there",
         Reason.TOO_LARGE_FOR_FLEET: "; no card that it may use has one, and none can be cut for it",
         Reason.DRAIN_UNDER_WAY: f"; waiting for {leaving or 'what is leaving'} to exit",
-        Reason.REPARTITION_UNDER_WAY: "; a card is being cut for it",
+        Reason.REPARTITION_UNDER_WAY: "; it waits for an empty card to be cut for it",
     }
     return f"needs {wanted.text}{why.get(wait.reason, '; ' + _cards(state, wanted))}"
 

@@ -159,9 +159,10 @@ def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[st
     found: dict[str, list[Item]] = defaultdict(list)
     booked = frozenset() if ledger.calendar is None else frozenset(ledger.calendar.on)
     serving = frozenset(name for name in room if ledger.nodes[name].node_class is NodeClass.SERVING) - booked
+    apart = _kept_apart(ledger, state.services)
     for service in sorted(state.services, key=lambda one: one.name):
         for grant in service.grants:
-            if _may_move(ledger, service, grant):
+            if service.name not in apart and _may_move(ledger, service, grant):
                 found[grant.node].append(_of_grant(service, grant, serving))
     targets: dict[int, frozenset[str]] = {}  # all that are alike get one and the same list of nodes
     for workload in ledger.holding:
@@ -174,14 +175,15 @@ def _items(ledger: Ledger, state: FleetState, room: dict[str, Shape]) -> dict[st
 
 def _may_move(ledger: Ledger, service: Service, grant: Grant) -> bool:
     """Return whether a grant may move: a running replica only where both fit into its team's nominal (F4)."""
-    if service.spread or service.shape.gpus == 0 or service.name in _kept_apart(ledger):
+    if service.spread or service.shape.gpus == 0:
         return False
     return not grant.occupied or ledger.firm_left(service.team) >= service.shape.gpus
 
 
-def _kept_apart(ledger: Ledger) -> set[str]:
-    """Return the services that the policy keeps apart from others, or has others keep apart from (S8): they stay."""
-    rules = ledger.policy.affinities
+def _kept_apart(ledger: Ledger, services: Iterable[Service]) -> set[str]:
+    """Return the services that are kept apart from others, or from which others are (S8): they stay."""
+    own = (one.affinity for one in services)
+    rules = [*ledger.policy.affinities, *(one for one in own if one is not None)]
     return {one.service for one in rules} | {name for one in rules for name in one.apart_from}
 
 

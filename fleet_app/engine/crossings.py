@@ -1,4 +1,4 @@
-"""Nodes that go over to another class: how they look meanwhile, and the nominal that goes along (rules B4, B5).
+"""Nodes that go over to another class: how they look meanwhile, and the nominal that goes along (rules B4 to B6).
 
 Knows crossings, nodes and the policy's quotas. Does not know why a node crosses, nor what is on it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from fleet_app.engine.forecast import WEEK_S
 from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.values import Condition, Crossing, Node, NodeClass
 
@@ -18,6 +19,18 @@ def as_seen(node: Node, crossing: Crossing | None) -> Node:
         return node
     closed = crossing.under_way and node.placeable
     return replace(node, node_class=crossing.now, condition=Condition.CORDONED if closed else node.condition)
+
+
+def called_off(crossing: Crossing) -> Crossing | None:
+    """Return what is left of a crossing that is called off: None, or of a node's way back that it crossed before (B6).
+
+    It crossed before by a week at least (B3): it does not count against this one any more.
+    """
+    if crossing.was is crossing.home:
+        return None
+    before = crossing.asked_at - WEEK_S
+    there = replace(crossing, was=crossing.home, to=crossing.was, machine="", pool="", settled_at=None)
+    return replace(there, asked_at=before, moved_at=before)
 
 
 def shifted(policy: Policy, crossings: Iterable[Crossing]) -> Policy:

@@ -50,32 +50,32 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
     if state.departures:
         yield from departing.step(ledger, state.departures)
     yield from honouring.step(ledger)
-    if ledger.members.staying:
-        yield from _then_grow(ledger, _placed(ledger, state, cut, watch))
-    else:
-        yield from _placed(ledger, state, cut, watch)
+    gate = Gate(ledger, state.services) if ledger.policy.pulls.sources else None
+    placed = _placed(ledger, state, cut, gate, watch)
+    yield from _then_grow(ledger, placed, gate) if ledger.members.staying else placed
     yield from recutting.step(cut) if cut else ()
     honouring.hold(ledger)
 
 
-def _placed(ledger: Ledger, state: FleetState, cut: slices.Slices | None, watch: str | None) -> Iterator[Part]:
+def _placed(
+    ledger: Ledger, state: FleetState, cut: slices.Slices | None, gate: Gate | None, watch: str | None
+) -> Iterator[Part]:
     """Yield what services get, then what the queue gets."""
     whole = [service for service in state.services if service.slice is None]
     yield from serving.step(ledger, whole, state.growth_gpus)
     yield from slicing.serve(cut) if cut else ()
-    gate = Gate(ledger, state.services) if ledger.policy.pulls.sources else None
     yield from admission.step(ledger, watch, gate)
-    yield from slicing.admit(cut) if cut else ()
+    yield from slicing.admit(cut, gate) if cut else ()
 
 
-def _then_grow(ledger: Ledger, placed: Iterable[Part]) -> Iterator[Part]:
+def _then_grow(ledger: Ledger, placed: Iterable[Part], gate: Gate | None) -> Iterator[Part]:
     """Yield what was placed; where nobody waits, elastic workloads grow after it (R8)."""
     waits = False
     for part in placed:
         waits = waits or (isinstance(part, Wait) and part.reason not in admission.HOPELESS)
         yield part
     if not waits:
-        yield from elastic.grow(ledger)
+        yield from elastic.grow(ledger, gate)
 
 
 def plan_of(ledger: Ledger, outcome: Iterable[Part]) -> Plan:

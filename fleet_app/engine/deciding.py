@@ -54,7 +54,8 @@ class Deciding:
         self._open = False
         self._coming: set[str] = set()
         self._refused: dict[str | Sort, Stopped] = {}
-        self._follows = policy.ordering.ageing_s is None and policy.slicing is None and policy.boundary is None
+        plain = policy.ordering.ageing_s is None and policy.slicing is None and policy.boundary is None
+        self._follows = plain and not any(quota.flavors for quota in policy.quotas)
 
     # What changes.
 

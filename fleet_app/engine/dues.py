@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from fleet_app.engine import quota
 from fleet_app.engine.cards import Slice
-from fleet_app.engine.flavors import PARTS, count, flavor, parts
+from fleet_app.engine.flavors import PARTS, count, flavor, parts, whole_of
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.policy import Quota
 from fleet_app.engine.quota import QuotaTree
@@ -46,7 +46,7 @@ class Dues:
         """Start with nobody on any slice."""
         self._ledger = ledger
         entries = sorted(quotas, key=lambda entry: entry.name)
-        names = sorted({own.flavor for entry in entries for own in entry.flavors})
+        names = sorted({own.flavor for entry in entries for own in entry.flavors if not whole_of(own.flavor)})
         self._books = {
             name: _Book(tree=QuotaTree.build(_of_flavor(entry, name) for entry in entries)) for name in names
         }

@@ -1,4 +1,4 @@
-"""Gangs and backfill that run with fewer members than they would like: how many now, and when they grow (rule R8).
+"""Gangs and backfill that run with fewer members than they would like: how many now, and when they grow (R8, G5).
 
 Knows the ledger. Who shrinks is a question of who yields, and not answered here.
 """
@@ -13,6 +13,7 @@ from fleet_app.engine.eligibility import depth, eligible, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Grow
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.values import Node, NodeClass
 from fleet_app.engine.workload import Workload
@@ -23,7 +24,8 @@ def sized(ledger: Ledger, workload: Workload) -> Workload:
     minimum = workload.minimum or workload.bundles
     if workload.team not in ledger.tree.entries:
         return replace(workload, bundles=minimum)
-    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
+    least = workload if ledger.caps is None else replace(workload, bundles=minimum)
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, least)).now())
     for count in range(min(workload.bundles, placement.most(fitting, depth(ledger, workload))), minimum, -1):
         so_large = replace(workload, bundles=count)
         if _allowed(ledger, so_large):
@@ -31,11 +33,16 @@ def sized(ledger: Ledger, workload: Workload) -> Workload:
     return replace(workload, bundles=minimum)
 
 
-def grow(ledger: Ledger) -> Iterator[Grow]:
-    """Yield more members for running workloads that have fewer than they would like; for when nobody waits."""
+def grow(ledger: Ledger, gate: Gate | None = None) -> Iterator[Grow]:
+    """Yield more members for running workloads that have fewer than they would like; for when nobody waits.
+
+    They join as they may fetch what they need, where there is a `gate` (G5).
+    """
     able = [one for one in ledger.members.elastic.values() if _may_grow(ledger, one)]
     for workload in sorted(able, key=lambda one: (-one.priority, one.submitted_at, one.name)):
         nodes = _more(ledger, workload)
+        if gate is not None:
+            nodes = gate.joining(workload, nodes)
         if nodes:
             yields = ledger.class_of(workload).yields
             ledger.give(workload.team, nodes, workload.shape, firm=not yields)
@@ -43,7 +50,8 @@ def grow(ledger: Ledger) -> Iterator[Grow]:
                 more = replace(workload, bundles=len(nodes))
                 ledger.calendar.place(more, nodes, yields=yields, since=ledger.now)
             has = f"{len(workload.nodes) + len(nodes)} of {workload.bundles} members"
-            yield Grow(workload=workload.name, nodes=nodes, why=f"nobody waits for the room; {has}")
+            about = "" if gate is None else gate.about(workload, nodes)
+            yield Grow(workload=workload.name, nodes=nodes, why=f"nobody waits for the room; {has}{about}")
 
 
 def _may_grow(ledger: Ledger, workload: Workload) -> bool:
@@ -66,7 +74,7 @@ def _more(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
 
     nearest = sorted(able, key=farness)[: workload.bundles - len(held)]
     for count in range(len(nearest), 0, -1):
-        if _allowed(ledger, replace(workload, nodes=(), bundles=count)):
+        if _allowed(ledger, replace(workload, nodes=(), bundles=count, accelerator=held[0].accelerator)):
             return tuple(node.name for node in nearest[:count])
     return ()
 

@@ -13,10 +13,34 @@ from fleet_app.engine.matching import Sought
 from fleet_app.engine.spares import is_barred, spares_of
 from fleet_app.engine.trial import Asker
 from fleet_app.engine.values import Node, NodeClass
-from fleet_app.engine.workload import Workload
+from fleet_app.engine.workload import Service, Workload
 
 
 def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes that class, accelerator and caps let the workload run on (P5, P6, V9).
+
+    What runs already is charged for what it has: for that the caps say nothing.
+    """
+    found = uncapped(ledger, workload)
+    if ledger.caps is None or workload.nodes:
+        return found
+    return _under_caps(ledger, found, workload.team, workload.gpus)
+
+
+def _under_caps(ledger: Ledger, nodes: list[Node], team: str, gpus: int) -> list[Node]:
+    """Return the nodes of whose accelerator a team may have so many GPUs more; the same list for the same answer."""
+    assert ledger.caps is not None
+    kinds = sorted({node.accelerator for node in nodes})
+    able = frozenset(kind for kind in kinds if ledger.caps.allows(team, kind, gpus))
+    key = (id(nodes), able)
+    if len(able) == len(kinds):
+        return nodes
+    if key not in ledger.memo.eligible:
+        ledger.memo.eligible[key] = [node for node in nodes if node.accelerator in able]
+    return ledger.memo.eligible[key]
+
+
+def uncapped(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes whose class and accelerator let the workload run there (P5, P6).
 
     What never yields keeps to training's nodes, and off spares (P8). What yields may use serving's headroom, but with
@@ -40,15 +64,21 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     return ledger.memo.eligible[key]
 
 
-def serving_nodes(ledger: Ledger) -> list[Node]:
-    """Return the nodes that replicas may start on; the same list throughout a decision (P5, S1, C8)."""
+def serving_nodes(ledger: Ledger, service: Service | None = None) -> list[Node]:
+    """Return the nodes that replicas may start on, those of one service where it is named (P5, S1, C8, V9).
+
+    The same list throughout a decision, but where a cap keeps a service off some.
+    """
     if NodeClass.SERVING not in ledger.memo.eligible:
         ledger.memo.eligible[NodeClass.SERVING] = [
             node
             for node in ledger.placeable()
             if node.node_class is NodeClass.SERVING and not (ledger.calendar and ledger.calendar.closing(node.name))
         ]
-    return ledger.memo.eligible[NodeClass.SERVING]
+    found = ledger.memo.eligible[NodeClass.SERVING]
+    if ledger.caps is None or service is None:
+        return found
+    return _under_caps(ledger, found, service.team, service.shape.gpus)
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:

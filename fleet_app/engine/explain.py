@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleet_app.engine import cardless, headroom
+from fleet_app.engine import cardless, headroom, saving
 from fleet_app.engine.ahead import Ahead, watched
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.cards import Slice
+from fleet_app.engine.decide import steps
 from fleet_app.engine.ends import over, spoken
 from fleet_app.engine.errors import NotFoundError
+from fleet_app.engine.expected import Expected, expected
 from fleet_app.engine.holders import holders_of
+from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
@@ -34,6 +37,8 @@ class Explanation:
     wait: Wait | None = None
     ahead: tuple[Ahead, ...] = ()
     """Who is considered before it, first to be considered first."""
+    expected: Expected | None = None
+    """When it may start, an estimate; None where it does not wait, or no wait will start it (O9)."""
 
 
 def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explanation:
@@ -57,16 +62,18 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
     if workload.phase is not Phase.QUEUED:
         leaves_for = () if workload.drained_for is None else (workload.drained_for,)
-        return Explanation(name=name, sentence=_of_running(workload, now) + _booked(state, leaves_for, now))
+        sentence = _of_running(workload, now) + _put_off(state, policy, now, workload)
+        return Explanation(name=name, sentence=sentence + _booked(state, leaves_for, now))
     if wait is None:
         sentence = _of_admitted(plan, name)
-    elif workload.slice is not None:
+    elif workload.slice is not None and wait.reason is not Reason.PULLING:
         leaving = _listed(_draining(state, wait))
         sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
         sentence += _moving(state, name) + _booked(state, wait.blocked_by, now)
-    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead)
+    estimate = None if wait is None else expected(state, policy, now, name)
+    return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead, expected=estimate)
 
 
 def sentence_of(
@@ -76,7 +83,7 @@ def sentence_of(
 
     `leaving` names whose exit it waits for; `now` is in seconds; `whole` is whether a bundle takes a node's every GPU.
     """
-    if workload.slice is not None:
+    if workload.slice is not None and wait.reason is not Reason.PULLING:
         return cardless.sentence(wait, workload.team, workload.slice, _listed(leaving))
     if wait.reason is Reason.BEHIND:
         return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
@@ -99,12 +106,13 @@ def _about_quota(wait: Wait, workload: Workload) -> str:
         case Reason.UNKNOWN_TEAM:
             return f"team {team} is not in the policy; add it, or submit for a team that is"
         case Reason.TOO_LARGE_FOR_QUOTA:
-            return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}"
+            of = f" of {wait.level}" if wait.level else ""
+            return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}{of}"
         case Reason.CONTRACT_BROKEN:
             lost = f"broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
             return f"{lost}; needs {wait.asked} GPUs, team {team} has {wait.available} left of its own"
     more = f"{', '.join(wait.blocked_by)} will bring more" if wait.blocked_by else f"{short} more would do"
-    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its quota: {more}"
+    return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its {wait.level or 'quota'}: {more}"
 
 
 def _about_room(wait: Wait, leaving: tuple[str, ...]) -> str:
@@ -143,10 +151,10 @@ def _of_service(service: Service, wait: Wait | None) -> str:
         case Reason.DRAIN_UNDER_WAY:
             return f"{has}; room is coming free from a drain"
         case Reason.QUOTA_USED:
-            left = f"team {service.team} has {wait.available} GPUs left of its nominal"
+            left = f"team {service.team} has {wait.available} GPUs left of its {wait.level or 'nominal'}"
             return f"{has}; {left}, a replica needs {wait.asked}"
         case Reason.APART:
-            return f"{has}; on every serving node that could have room it would be beside what the policy keeps it from"
+            return f"{has}; on every serving node that could have room it would be beside what it is kept apart from"
         case Reason.UNKNOWN_TEAM:
             return f"{has}; team {service.team} is not in the policy: add it, or name a team that is"
     return f"{has}; no serving node has room for one more, and nothing that can be drained there would make it"
@@ -167,6 +175,8 @@ def _held(state: FleetState, policy: Policy, service: Service, wait: Wait | None
 
 def _of_running(workload: Workload, now: float) -> str:
     where = ", ".join(workload.nodes)
+    if workload.slice is not None:
+        where = f"card {workload.card} of {where}, with {workload.slice.text}"
     if workload.minimum is not None:
         where = f"{where} ({len(workload.nodes)} of {workload.minimum}..{workload.bundles} members)"
     if workload.phase is Phase.DRAINING:
@@ -181,6 +191,20 @@ def _of_running(workload: Workload, now: float) -> str:
         members = f"its members on {', '.join(workload.going)} leave for {workload.going_for}, within {left:.0f} s"
         return f"is {workload.phase} on {where}; {members}"
     return f"is {workload.phase} on {where}"
+
+
+def _put_off(state: FleetState, policy: Policy, now: float, workload: Workload) -> str:
+    """Return for whom a workload that stays is to leave by plan, once fewer save at once (D7)."""
+    most = policy.drain.most_at_once
+    if most is None or workload.leaving or workload.moving:
+        return ""
+    ledger = Ledger(state, policy, now)
+    for _ in steps(ledger, state):
+        pass
+    whom = ledger.memo.put_off.get(workload.name)
+    if whom is None:
+        return ""
+    return f"; it is to leave for {whom}, once fewer do: {saving.under_way(ledger)} leave or move, {most} may at once"
 
 
 def _of_admitted(plan: Plan, name: str) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
 from fleet_app.engine.layouts import SHARED, board_of, knows
 
+WHOLE = "whole"
+"""How the partition of a GPU that is not cut is spelled."""
+
 PARTS = 70_000
 """A whole GPU in the unit in which slices of every kind are summed up: sevenths and ten-thousandths divide it."""
 
@@ -37,6 +40,12 @@ def count(wanted: Slice) -> int:
 def unit(name: str) -> int:
     """Return what 1 in the quota of a flavor counts for in its unit."""
     return WHOLE_SHARE if name.endswith(f"-{SHARED}") else 1
+
+
+def whole_of(name: str) -> str:
+    """Return the accelerator of a flavor of whole GPUs, such as `h100-whole`; empty for other flavors."""
+    accelerator, _, partition = name.rpartition("-")
+    return accelerator if partition == WHOLE else ""
 
 
 def is_flavor(name: str) -> bool:

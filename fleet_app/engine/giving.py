@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fleet_app.engine import reclaim
+from fleet_app.engine import notices
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, DomainRoom, Reason, Wait
 from fleet_app.engine.pulls import Gate
@@ -35,7 +35,7 @@ def coming(
 ) -> Iterator[Action | Wait]:
     """Ask the victims to leave, keep for a gang what is free and what comes, and yield its wait for that (R6)."""
     ready = sum(shape.fits(ledger.free[name]) for name, shape in zip(found.nodes, workload.shapes, strict=True))
-    yield from reclaim.asked_for_gang(ledger, found.victims, workload.name, why)
+    yield from notices.asked_for_gang(ledger, found.victims, workload.name, why)
     for shape, part in _by_shape(workload, found.nodes):
         ledger.claim(workload.name, workload.team, part, shape)
     if ledger.calendar is not None:

@@ -1,4 +1,4 @@
-"""Bookings are kept whole, and cleared in time for their start (rules C2, C5, C6, C8).
+"""Bookings are kept whole, and cleared in time for their start (rules C2, C5, C6, C8, D7).
 
 Knows what is booked and who is in the way there. Admits nobody, and does not know who will come.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fleet_app.engine import saving
 from fleet_app.engine.booked import Booked, Seated
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.ends import grace_s, spoken
@@ -128,12 +129,21 @@ def _cleared(ledger: Ledger, calendar: Booked, booking: Booking) -> Iterator[Dra
     why = f"{booking.name} begins in {spoken(begins_in)}" if begins_in > 0 else f"{booking.name} has begun"
     for one in _in_the_way(ledger, calendar, booking):
         if ledger.class_of(one).yields and calendar.due(one, booking):
+            if not saving.may_begin(ledger, one.name, booking.name, urgent=_is_urgent(ledger, one, booking)):
+                continue
             deadline_at = ledger.now + grace_s(policy.drain, one)
             ledger.release_soon(one)
             yield Drain(workload=one.name, beneficiary=booking.name, deadline_at=deadline_at, why=why)
         elif _is_to_move(ledger, calendar, one) and begins_in <= policy.calendar.move_lead_s:
             calendar.moving.add(one.name)
+            saving.may_begin(ledger, one.name, booking.name, urgent=True)
             yield Move(workload=one.name, beneficiary=booking.name, why=why)
+
+
+def _is_urgent(ledger: Ledger, one: Workload, booking: Booking) -> bool:
+    """Return whether there is no time to wait for another's longest grace and have its own before the start (D7)."""
+    drain = ledger.policy.drain
+    return ledger.now + drain.longest_grace_s + grace_s(drain, one) > booking.start_at
 
 
 def _is_to_move(ledger: Ledger, calendar: Booked, one: Workload) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from fleet_app.engine import giving, matching, mixed_reclaim, placement, reclaim
+from fleet_app.engine import giving, matching, mixed_reclaim, notices, placement, reclaim
 from fleet_app.engine.booked import Booked
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.eligibility import asker, depth, eligible, sought
@@ -100,7 +100,7 @@ def _by_drain(
     seeks = replace(asker(ledger, workload), anyone=True)
     find = mixed_reclaim.find if workload.groups else reclaim.find
     found = find(ledger, seeks, nodes, _is_open(calendar, workload, booking, calendar.gone_at(workload, soon)))
-    if found is None or not reclaim.may_ask_now(ledger, found.victims):
+    if found is None or not notices.may_ask_now(ledger, found.victims):
         return
     why = f"{booking.name} is in force for {workload.name}"
     yield from giving.coming(ledger, workload, found, why)

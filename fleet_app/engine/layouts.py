@@ -8,7 +8,8 @@ placements from the listing of `nvidia-smi mig -lgipp` in its "Getting Started".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -117,7 +118,41 @@ def filled(accelerator: str, asked: Layout) -> Layout:
         more = [name for name in dict.fromkeys(chosen) if _starts(board, (*chosen, name)) is not None]
         grew = bool(more)
         chosen += more[:1]
-    return tuple(sorted(chosen, key=lambda name: (-_of(board, name).memory, -_of(board, name).compute, name)))
+    return _largest_first(board, chosen)
+
+
+@cache
+def spread(accelerator: str, pieces: Layout) -> tuple[Layout, ...]:
+    """Return the layouts of the cards that have these partitions together: all alike if they can be, and as few.
+
+    A profile that the table does not know for the accelerator has a card of its own.
+    """
+    board = board_of(accelerator)
+    counts = [pieces.count(name) for name in sorted(set(pieces))]
+    for cards in range(1, math.gcd(*counts) + 1):
+        each = [name for name in sorted(set(pieces)) for _ in range(pieces.count(name) // cards)]
+        if board is not None and all(count % cards == 0 for count in counts) and _starts(board, tuple(each)):
+            return (_largest_first(board, each),) * cards
+    return () if not pieces else _packed(accelerator, pieces)
+
+
+def _packed(accelerator: str, pieces: Layout) -> tuple[Layout, ...]:
+    """Return the layouts of few cards that have these partitions together, the largest first on the first that can."""
+    board = board_of(accelerator)
+    known = [name for name in pieces if board is not None and board.profile(name) is not None]
+    cards: list[list[str]] = []
+    for name in _largest_first(board, known) if board is not None else ():
+        room = next((card for card in cards if legal(accelerator, (*card, name))), None)
+        if room is None:
+            cards.append([name])
+        else:
+            room.append(name)
+    alone = sorted(name for name in pieces if name not in known)
+    return (*map(tuple, cards), *((name,) for name in alone))
+
+
+def _largest_first(board: Board, names: Iterable[str]) -> Layout:
+    return tuple(sorted(names, key=lambda name: (-_of(board, name).memory, -_of(board, name).compute, name)))
 
 
 def _of(board: Board, name: str) -> Profile:

@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import NamedTuple
 
 from fleet_app.engine import quota
 from fleet_app.engine.booked import Booked
+from fleet_app.engine.caps import caps_of
 from fleet_app.engine.crossings import shifted
 from fleet_app.engine.ends import Start, leaves_by
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.lodgers import Lodgers, as_one
 from fleet_app.engine.members import Members, member_of
 from fleet_app.engine.memo import Memo
 from fleet_app.engine.ordering import class_of
@@ -24,42 +25,8 @@ from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.transfers import quotas_at
-from fleet_app.engine.values import NOTHING, Condition, Node, Shape, left_of, smaller, total
+from fleet_app.engine.values import NOTHING, Condition, Node, Shape, left_of, smaller
 from fleet_app.engine.workload import Workload
-
-
-class Lodgers(NamedTuple):
-    """All who may be asked to leave a node: the room they have there, and what it costs to have some of it.
-
-    `least_priority` and `most_priority` are the lowest and highest among them, `least_lost` the fewest GPU-seconds that
-    one of them loses, `all_lost` what all do, `smallest` the fewest GPUs that one has. `rates` are GPU-seconds lost for
-    each GPU, and how many GPUs, cheapest first. The loss of one with several nodes is shared out among them, so that a
-    sum over nodes is never too much.
-    """
-
-    room: Shape
-    smallest: int
-    least_priority: int
-    most_priority: int
-    least_lost: float
-    all_lost: float
-    rates: tuple[tuple[float, int], ...]
-
-    def at_least(self, gpus: int) -> tuple[int, float]:
-        """Return what nobody can do better than for that many of their GPUs: the priority, and GPU-seconds lost."""
-        if gpus > self.room.gpus - self.smallest:
-            return self.most_priority, self.all_lost  # nobody can be spared
-        lost, missing = 0.0, gpus
-        for rate, has in self.rates:
-            if has >= missing:
-                lost += rate * missing
-                break
-            lost += rate * has
-            missing -= has
-        return self.least_priority, max(self.least_lost, lost)
-
-
-NO_LODGERS = Lodgers(NOTHING, 0, 0, 0, 0.0, 0.0, ())
 
 
 @dataclass(slots=True)
@@ -83,7 +50,7 @@ class Ledger:
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
     who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
     name. `changed` are the nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index
-    reads on in it. `calendar` is what is booked, None in a fleet without bookings.
+    reads on in it. `calendar` is what is booked, `caps` are numbers by accelerator (V9); None in a fleet without any.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -113,14 +80,14 @@ class Ledger:
         self.starts: dict[str, Start] = {}
         self.limited: list[Workload] = []
         self.leaving: set[str] = set()
-        self.members = Members()
         self.going: list[Workload] = []
         self.holds: list[Hold] = []
         self.changed: list[str] = []
-        self.memo = Memo()
+        self.members, self.memo = Members(), Memo()
         self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
         self._known = Known()
         self._enter_all(state)
+        self.caps = caps_of(self.tree, self.nodes, self.holding, state.services)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
@@ -150,13 +117,13 @@ class Ledger:
         """Return who may have to end without being asked for its room, by name: whoever has nodes."""
         return self.holding
 
-    def give(self, team: str, nodes: Iterable[str], shape: Shape, *, firm: bool) -> None:
+    def give(self, team: str, nodes: Sequence[str], shape: Shape, *, firm: bool) -> None:
         """Take one bundle's room on each node, and the quota for all of them, from now on."""
-        gpus = 0
         for node in nodes:
-            gpus += shape.gpus
             self._seat(node, shape)
-        self.charge(team, gpus, firm=firm)
+        self.charge(team, shape.gpus * len(nodes), firm=firm)
+        if self.caps is not None:
+            self.caps.seat(team, nodes, shape)
 
     def withhold(self, node: str, gpus: int) -> None:
         """Let whole work have so many GPUs of a node less from now on: their cards are for slices (V1)."""
@@ -181,6 +148,8 @@ class Ledger:
                 self.holds.append(Hold(node=node, beneficiary=claimer, shape=held))
         self._charge_soon(team, shape.gpus * len(nodes))
         self.firm[team] += shape.gpus * len(nodes)
+        if self.caps is not None:
+            self.caps.seat(team, nodes, shape)
 
     def hold(self, beneficiary: str, node: str, shape: Shape) -> None:
         """Hold room that is free for somebody, from now on."""
@@ -276,31 +245,8 @@ class Ledger:
         """Return those who may be asked to leave a node, as one."""
         known = self._known.lodgers.get(node)
         if known is None:
-            known = self._known.lodgers[node] = self._as_one(self.lodgers.get(node, ()))
+            known = self._known.lodgers[node] = as_one(self.lodgers.get(node, ()), self.lost_gpu_s)
         return known
-
-    def _as_one(self, lodgers: Sequence[Workload]) -> Lodgers:
-        if not lodgers:
-            return NO_LODGERS
-        if len(lodgers) == 1:
-            return self._alone(lodgers[0])
-        lost = [self.lost_gpu_s(one) / len(one.nodes) for one in lodgers]
-        gpus = [one.shape.gpus for one in lodgers]
-        priorities = [one.priority for one in lodgers]
-        return Lodgers(
-            room=total([one.shape for one in lodgers]),
-            smallest=min(gpus),
-            least_priority=min(priorities),
-            most_priority=max(priorities),
-            least_lost=min(lost),
-            all_lost=sum(lost),
-            rates=tuple(sorted([(each / has, has) for each, has in zip(lost, gpus, strict=True) if has])),
-        )
-
-    def _alone(self, lodger: Workload) -> Lodgers:
-        """Return one who is alone on a node: as most are, it is worth not to sort and to sum."""
-        lost, priority = self.lost_gpu_s(lodger) / len(lodger.nodes), lodger.priority
-        return Lodgers(lodger.shape, lodger.shape.gpus, priority, priority, lost, lost, ())
 
     def borrowed(self, team: str) -> int:
         """Return how many GPUs the team borrows, once everything that is leaving has left."""

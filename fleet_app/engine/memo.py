@@ -22,7 +22,11 @@ class Memo:
     indexes: dict[object, object] = field(default_factory=dict)
     cheapest_on: dict[object, tuple[Workload, ...] | None] = field(default_factory=dict)
     uplinks: set[tuple[str, ...]] | None = None
+    saving: set[str] = field(default_factory=set)
+    """Who was asked to leave or to move by plan in this decision (D7)."""
+    put_off: dict[str, str] = field(default_factory=dict)
+    """Who is to leave or to move by plan and was not asked yet, and for whom (D7)."""
     asked: int = 0
     """How many were asked to leave for gangs in this decision (R9)."""
     keepers: int = 0
-    """For how many that wait anything was kept in this decision (O10)."""
+    """For how many that wait anything was kept in this decision (O11)."""

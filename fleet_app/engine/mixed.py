@@ -11,10 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleet_app.engine import (
+    capped,
+    capping,
     giving,
     inside,
     matching,
     mixed_reclaim,
+    notices,
     overstaying,
     placement,
     reclaim,
@@ -22,12 +25,14 @@ from fleet_app.engine import (
     reserving,
 )
 from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
+from fleet_app.engine.ends import Start
 from fleet_app.engine.fullness import emptiness, tightness
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.matching import Fits, Tally
+from fleet_app.engine.matching import Fits, Matched, Tally
 from fleet_app.engine.plan import Action, DomainRoom, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.reclaim import Eviction
+from fleet_app.engine.trial import Trial
 from fleet_app.engine.values import Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Workload
 
@@ -41,9 +46,12 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     """
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    if refused is not None and capped.is_cap(refused) and not yields:
+        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
+        return
     if refused is not None:
         if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:
-            _keep(ledger, workload, for_room=False)
+            refused = _keep(ledger, workload, refused, for_room=False)
         yield refused
         return
     booked = list(inside.place(ledger, workload, gate))
@@ -56,7 +64,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
         yield from _started(ledger, workload, chosen, gate)
         return
     found = None if yields else _eviction(ledger, workload, nodes)
-    if found is not None and reclaim.may_ask_now(ledger, found.victims):
+    if found is not None and notices.may_ask_now(ledger, found.victims):
         sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
         why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
         yield from giving.coming(ledger, workload, found, why)
@@ -66,9 +74,9 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     wait = _no_room(ledger, workload, nodes)
     if found is not None:
         wait = refusal.too_many(ledger, workload, found.victims)
-    yield replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group)) if watched and wait.group else wait
-    if not yields and wait.reason is not Reason.BOOKED:
-        _keep(ledger, workload, for_room=True)
+    if watched and wait.group:
+        wait = replace(wait, rooms=_rooms(ledger, workload, nodes, wait.group))
+    yield wait if yields else _keep(ledger, workload, wait, for_room=True)
 
 
 def _started(ledger: Ledger, workload: Workload, chosen: Sequence[str], gate: Gate | None) -> Answer:
@@ -76,9 +84,7 @@ def _started(ledger: Ledger, workload: Workload, chosen: Sequence[str], gate: Ga
     yields = ledger.class_of(workload).yields
     pulling = None if gate is None else gate.refusal(workload, chosen)
     if pulling is not None:
-        yield pulling
-        if not yields:
-            _keep(ledger, workload, for_room=True)
+        yield pulling if yields else _keep(ledger, workload, pulling, for_room=True)
         return
     why = placement.where([ledger.nodes[name] for name in chosen])
     yield giving.admitted(ledger, workload, chosen, why, gate)
@@ -220,22 +226,47 @@ def _most(ledger: Ledger, workload: Workload) -> Fits:
     return fits
 
 
-def _keep(ledger: Ledger, workload: Workload, *, for_room: bool) -> None:
-    """Keep nodes and nominal for a workload that never yields and waits (O4).
-
-    One that waits not `for_room` but for nominal keeps no nodes: nobody knows when it can have it.
-    """
-    wants, nodes = sought(ledger, workload), _nodes(ledger, workload)
-    if not Tally(wants, {node.name: node for node in nodes}, _empty(ledger)).ample or not reserving.may_keep(ledger):
-        return
-    ledger.booked[workload.team].append(workload)
-    if not for_room:
-        return
+def _near(ledger: Ledger, workload: Workload) -> Fits:
     most, ever = _most(ledger, workload), _empty(ledger)
+    return lambda name, shape: ever(name, shape) and most(name, shape)
 
-    def near(name: str, shape: Shape) -> bool:
-        return ever(name, shape) and most(name, shape)
 
-    found = matching.kept(wants, list(filter(reserving.is_free(ledger, workload, math.inf), nodes)), near, ever)
+def _keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> Wait:
+    """Keep nodes and nominal for a workload that never yields and waits; return its wait with its planned start (O4).
+
+    One that waits not `for_room` but for nominal keeps nodes only when its start is planned, and one that waits for a
+    booking to end keeps nothing (O7, C1).
+    """
+    nodes, ever = _nodes(ledger, workload), _empty(ledger)
+    if wait.reason is Reason.BOOKED or not _holds(ledger, workload, nodes, ever) or not reserving.may_keep(ledger):
+        return wait
+    able = list(filter(reserving.is_free(ledger, workload, math.inf), nodes))
+    start = _plan(ledger, workload, able) if ledger.limited else None
+    ledger.booked[workload.team].append(workload)
+    if start is not None:
+        return replace(wait, planned_at=start.at, planned_after=start.after)
+    if for_room:
+        _keep_nodes(ledger, workload, matching.kept(sought(ledger, workload), able, _near(ledger, workload), ever))
+    return wait
+
+
+def _holds(ledger: Ledger, workload: Workload, nodes: Sequence[Node], fits: Fits) -> bool:
+    return Tally(sought(ledger, workload), {node.name: node for node in nodes}, fits).ample > 0
+
+
+def _plan(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Start | None:
+    """Keep the nodes that all groups can have first by known ends, and return the planned start; None without one.
+
+    Of those the ones with the least idle now, which others could use meanwhile.
+    """
+    trial = Trial(ledger, asker(ledger, workload), nodes)
+    start = reserving.planned(ledger, workload, trial)
+    if start is not None:
+        ordered = sorted(trial.nodes.values(), key=lambda node: (ledger.free[node.name].gpus, node.domains, node.name))
+        _keep_nodes(ledger, workload, matching.kept(sought(ledger, workload), ordered, trial.has_room, trial.has_room))
+    return start
+
+
+def _keep_nodes(ledger: Ledger, workload: Workload, found: Matched | None) -> None:
     for node in [node for group in found or () for node in group]:
         ledger.reserved[node.name] = workload

@@ -5,8 +5,8 @@ Knows services, their grants and nominal quota. Does not know nodes' room.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from fleet_app.engine.ledger import Ledger
@@ -52,7 +52,7 @@ def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -
     """Return what each service needs, first to be served first (O2), with so many GPUs held free (S7)."""
     needs = [_need(ledger, service) for service in by_precedence(services)]
     _share_immediate(ledger, needs, immediate_gpus)
-    if ledger.policy.affinities:
+    if ledger.policy.affinities or any(need.service.affinity is not None for need in needs):
         _set_apart(ledger, needs)
     return needs
 
@@ -92,15 +92,35 @@ def _counts(ledger: Ledger, grant: Grant) -> bool:
 
 
 def _set_apart(ledger: Ledger, needs: Sequence[Need]) -> None:
-    """Give each need its affinity, and those that it must be apart from, whichever of the two says so (S8)."""
+    """Give each need its affinity, and those that it must be apart from (S8).
+
+    Of two it does not matter which of them the policy names with the other; what one asks itself binds itself and its
+    own team.
+    """
     rules, levels = {one.service: one for one in ledger.policy.affinities}, ledger.policy.levels
-    pairs = {(one.service, other) for one in ledger.policy.affinities for other in one.apart_from}
     for need in needs:
-        name = need.service.name
-        need.affinity = known = rules.get(name)
+        need.affinity = known = _stricter(rules.get(need.service.name), need.service.affinity)
         need.spread_depth = levels.index(known.spread) + 1 if known is not None and known.spread in levels else 0
-        others = (one for one in needs if one is not need)
-        need.apart = tuple(one for one in others if {(name, one.service.name), (one.service.name, name)} & pairs)
+        need.apart = tuple(one for one in needs if one is not need and _are_apart(rules, need.service, one.service))
+
+
+def _stricter(rule: Affinity | None, own: Affinity | None) -> Affinity | None:
+    """Return what the policy and a service itself say together; over which level it is spread the policy says first."""
+    if rule is None or own is None:
+        return rule or own
+    most = [one.per_node for one in (rule, own) if one.per_node is not None]
+    spread = own.spread if rule.spread is None else rule.spread
+    return replace(rule, spread=spread, per_node=min(most, default=None))
+
+
+def _are_apart(rules: Mapping[str, Affinity], service: Service, other: Service) -> bool:
+    """Return whether a service's next replica must not be beside the other's."""
+    named = _names(rules.get(service.name), other) or _names(rules.get(other.name), service)
+    return named or _names(service.affinity, other) or (service.team == other.team and _names(other.affinity, service))
+
+
+def _names(affinity: Affinity | None, other: Service) -> bool:
+    return affinity is not None and other.name in affinity.apart_from
 
 
 def _usable(ledger: Ledger, grant: Grant) -> bool:

@@ -1,4 +1,4 @@
-"""Who comes first: rules O1, O2, O8 and O9.
+"""Who comes first: rules O1, O2, O8 and O10.
 
 Knows priority, requeueing, submission and names, and how long each has waited. Does not know room or quota.
 """
@@ -35,7 +35,7 @@ def by_priority(workload: Workload) -> Rank:
 
 
 def ranking(policy: Policy, now: float) -> Ranking:
-    """Return what ranks the workloads of a policy now: by priority, waiting where work ages, and shortness (O8, O9)."""
+    """Return what ranks the workloads of a policy now: by priority, waiting where work ages, and shortness (O8, O10)."""
     if policy.ordering.shortest_first:
         rest = replace(policy, ordering=replace(policy.ordering, shortest_first=False))
         return _and_shortness(ranking(rest, now))

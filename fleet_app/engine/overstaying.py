@@ -1,4 +1,4 @@
-"""Who is still there after its booking: committed work above its team's nominal makes room for its owner (rule C7).
+"""Who is still there after its booking: committed work above its team's nominal makes room for its owner (C7, D7).
 
 Knows bookings that are over and what runs where they were. Asks only for somebody inside its nominal, and only to
 move: committed work has no deadline.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fleet_app.engine import reclaim
+from fleet_app.engine import reclaim, saving
 from fleet_app.engine.eligibility import asker, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Move
@@ -42,7 +42,7 @@ def moves(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Iterator
             trial.leave((one,))
     for name in sorted(trial.gone):
         one = trial.gone[name]
-        if not one.moving:
+        if not one.moving and saving.may_begin(ledger, name, workload.name):
             ledger.calendar.moving.add(name)
             why = f"its booking is over, and {workload.name} needs {workload.gpus} GPUs inside its team's nominal"
             yield Move(workload=name, beneficiary=workload.name, why=why)

@@ -249,7 +249,8 @@ class Wait:
 
     `asked` and `available` are in GPUs for quota reasons, in nodes that fit a bundle for room reasons, and for RESERVED
     in what the one ahead waits for; for a slice in the unit of its flavor's quota, and in cards; for PULLING in pulls,
-    and `level` is their source or node. `blocked_by` names who is ahead, who has to leave, which bookings are in the
+    and `level` is their source or node; for quota `level` is the flavor of whole GPUs whose cap is used up (V9).
+    `blocked_by` names who is ahead, who has to leave, which bookings are in the
     way, or for QUOTA_USED which of its own team's bookings will bring enough. `group` names the group that room is
     short for, of those that have room beside one another first (P7).
     `planned_at` is when it starts at the latest, in seconds since the epoch, None when that is not known;

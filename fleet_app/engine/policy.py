@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5)."""
+    """What an entry has of one flavor, in its unit: partitions, or ten-thousandths of a shared GPU (V5).
+
+    Of whole GPUs of an accelerator `nominal` is the most that it may have (V9).
+    """
 
     flavor: str
     nominal: int = 0
@@ -56,8 +59,8 @@ class Ordering:
     """Who comes first within a priority, beside what holds in any policy, and for whom room is kept.
 
     For each full `ageing_s` seconds of waiting a workload counts as one class higher; None where none age (O8). With
-    `shortest_first` whoever declared the shortest maximum run time is next (O9). Only the first `keepers` that wait
-    keep room from later work, all where it is None (O10).
+    `shortest_first` whoever declared the shortest maximum run time is next (O10). Only the first `keepers` that wait
+    keep room from later work, all where it is None (O11).
     """
 
     ageing_s: float | None = None
@@ -81,7 +84,8 @@ class DrainContract:
     """How long a drained workload has, what breaking the contract costs, and how long it may then run undisturbed.
 
     `min_run_s` is for how long what was drained before is not asked again for a gang; serving may ask at any time.
-    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), None without a limit.
+    `most_per_cycle` is how many may be asked to leave for gangs in one cycle (R9), `most_at_once` how many may leave or
+    move while more are asked by plan (D7); None without a limit.
     """
 
     grace_s: float = 120.0
@@ -90,6 +94,7 @@ class DrainContract:
     restart_cost_s: float = 60.0
     min_run_s: float = 0.0
     most_per_cycle: int | None = None
+    most_at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +143,8 @@ class Spares:
 class Affinity:
     """Where the replicas of one service may be beside others: at most `per_node` on a node, none beside `apart_from`.
 
-    `spread` names the topology level over whose domains they are spread. What is None says nothing.
+    `spread` names the topology level over whose domains they are spread. What is None says nothing. Of one that a
+    service asks for itself `service` is its own name.
     """
 
     service: str
@@ -217,12 +223,14 @@ class Slicing:
     """How cards are cut and shared (V1 to V8).
 
     A shared card has at most `shares` users. Layouts change only with `repartition`, and that of a cut card only when
-    nothing has been on it for `settle_s` seconds.
+    nothing has been on it for `settle_s` seconds. With `whole_nodes` the cards of a node change together, all to the
+    same layout.
     """
 
     shares: int = 10
     repartition: bool = False
     settle_s: float = 600.0
+    whole_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How many fetch what they need at once: pulls from one source, and to one node, are limited (rules G1 to G4).
+"""How many fetch what they need at once: pulls from one source, and to one node, are limited (rules G1 to G5).
 
 Knows what each workload needs, what nodes have already, and who is fetching now. Does not know room or quota, and
 chooses no nodes: it says whether a start there may begin now.
@@ -45,6 +45,9 @@ class Gate:
         for workload in ledger.holding:
             if workload.phase is Phase.ADMITTED and not workload.killed:
                 self._begin(workload.name, self._cold(workload.artifacts, workload.nodes))
+        for grown in ledger.members.elastic.values():
+            if grown.phase is Phase.RUNNING and grown.grown_at is not None:
+                self._begin(grown.name, self._still(grown, ledger.now - grown.grown_at))
 
     def refusal(self, workload: Workload, nodes: Sequence[str]) -> Wait | None:
         """Return the wait of a workload that may not begin to fetch now; None where it begins, or has all it needs."""
@@ -59,16 +62,43 @@ class Gate:
             self._begin(workload.name, cold)
         return wait
 
+    def joining(self, workload: Workload, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the first of the nodes, as many as members that join there may begin to fetch to now (G5)."""
+        for count in range(len(nodes), 0, -1):
+            cold = self._cold(workload.artifacts, nodes[:count])
+            if self._beside(cold, alone=count == 1):
+                self._begin(workload.name, cold)
+                return tuple(nodes[:count])
+        return ()
+
+    def _beside(self, cold: Cold, *, alone: bool) -> bool:
+        """Return whether no source or node has too many pulls with these; one member may where there are no others."""
+        most_per_node = self._ledger.policy.pulls.most_per_node
+        from_, to = Counter(artifact.source for artifact, _ in cold), Counter(node for _, node in cold)
+        sides = [(self._from[name].total(), asked, self._sources[name].most_at_once) for name, asked in from_.items()]
+        if most_per_node is not None:
+            sides += [(self._to[node].total(), asked, most_per_node) for node, asked in to.items()]
+        return all(now + asked <= most or (alone and not now) for now, asked, most in sides)
+
+    def _still(self, workload: Workload, since_s: float) -> Cold:
+        """Return what members that joined so many seconds ago cannot have fetched yet, at the speed of its source."""
+        cold = self._cold(workload.artifacts, workload.nodes)
+        still = {name for name, gib in _gib(cold).items() if self._takes_s(name, gib) > since_s}
+        return [(artifact, node) for artifact, node in cold if artifact.source in still]
+
+    def _takes_s(self, source: str, gib: float) -> float:
+        """Return how long so much takes from a source; nothing where nobody knows."""
+        rate = self._sources[source].gbit_per_s
+        return 0.0 if rate is None else gib * BITS_PER_GIB / rate
+
     def about(self, workload: Workload, nodes: Sequence[str]) -> str:
         """Return what a workload fetches to the nodes, as the end of a reason; empty when it has all that it needs."""
-        gib: Counter[str] = Counter()
-        for artifact, _ in self._cold(workload.artifacts, nodes):
-            gib[artifact.source] += artifact.size_mib
-        return "".join(f"; {self._spoken(name, mib / MIB_PER_GIB)}" for name, mib in sorted(gib.items()))
+        gib = _gib(self._cold(workload.artifacts, nodes))
+        return "".join(f"; {self._spoken(name, gib[name])}" for name in sorted(gib))
 
     def _spoken(self, name: str, gib: float) -> str:
         rate = self._sources[name].gbit_per_s
-        at = "" if rate is None else f", {gib * BITS_PER_GIB / rate:.0f} s at {rate} Gbit/s"
+        at = "" if rate is None else f", {self._takes_s(name, gib):.0f} s at {rate} Gbit/s"
         return f"pulls {gib:.1f} GiB from {name}{at}"
 
     def _cold(self, artifacts: Iterable[Artifact], nodes: Iterable[str]) -> Cold:
@@ -105,6 +135,14 @@ class Gate:
                 left, source = max(0, most - now.total()), Source(name=node, most_at_once=most)
                 return _wait(workload, source, asked[node], left, tuple(sorted(now)))
         return None
+
+
+def _gib(cold: Cold) -> dict[str, float]:
+    """Return how much is fetched from each source, in GiB."""
+    mib: Counter[str] = Counter()
+    for artifact, _ in cold:
+        mib[artifact.source] += artifact.size_mib
+    return {name: size / MIB_PER_GIB for name, size in mib.items()}
 
 
 def _wait(workload: Workload, source: Source, asked: int, left: int, ahead: tuple[str, ...]) -> Wait:

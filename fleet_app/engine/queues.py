@@ -59,7 +59,7 @@ class Queues:
             self._choosy[one.team] -= one.accelerator is not None
 
     def place(self, one: Workload) -> Place:
-        """Return where it is in the order (O1, O9)."""
+        """Return where it is in the order (O1, O10)."""
         return (*[-part for part in self._rank(one)], not one.requeued, one.submitted_at, one.name)
 
     def in_line(self, team: str) -> bool:

@@ -13,10 +13,8 @@ from functools import partial
 from itertools import islice
 
 from fleet_app.engine import placement
-from fleet_app.engine.ends import grace_s
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.members import member_of
-from fleet_app.engine.plan import Drain, Shrink
 from fleet_app.engine.rooms import NOBODY, Least, Rooms, rooms_of
 from fleet_app.engine.trial import Asker, Trial
 from fleet_app.engine.uplinks import uplinks
@@ -77,42 +75,6 @@ def _several(ledger: Ledger, asker: Asker, rooms: Rooms, nodes: Sequence[Node]) 
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
     return trial
-
-
-def may_ask_now(ledger: Ledger, victims: Victims) -> bool:
-    """Return whether so many more may be asked to leave for a gang in this cycle; the first set always may (R9)."""
-    most = ledger.policy.drain.most_per_cycle
-    return most is None or not victims or not ledger.memo.asked or ledger.memo.asked + len(victims) <= most
-
-
-def asked_for_gang(ledger: Ledger, victims: Victims, beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
-    """Yield a drain for each victim of a gang, and count them for this cycle (R9)."""
-    ledger.memo.asked += len(victims)
-    yield from notices(ledger, victims, beneficiary, why)
-
-
-def notices(ledger: Ledger, victims: Iterable[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
-    """Yield a drain for each victim and count its room as coming (R6); the deadline is the contract's (D1).
-
-    The members of one workload that leave are told so together (R8).
-    """
-    leaving: dict[str, Shrink] = {}
-    for victim in sorted(victims, key=lambda one: one.name):
-        deadline_at = ledger.now + grace_s(ledger.policy.drain, victim)
-        parent = ledger.members.parents.get(victim.name)
-        ledger.release_soon(victim)
-        if parent is None:
-            yield Drain(workload=victim.name, beneficiary=beneficiary, deadline_at=deadline_at, why=why)
-            continue
-        before = leaving[parent.name].nodes if parent.name in leaving else ()
-        leaving[parent.name] = Shrink(
-            workload=parent.name,
-            nodes=(*before, *victim.nodes),
-            beneficiary=beneficiary,
-            deadline_at=deadline_at,
-            why=why,
-        )
-    yield from leaving.values()
 
 
 def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node], rooms: Rooms) -> Victims | None:

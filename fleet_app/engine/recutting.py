@@ -32,10 +32,13 @@ def step(slices: Slices) -> Answer:
         if place is None:  # and none for those that ask for the same: cards only get fewer
             unmet = [one for one in unmet if not _alike(one, ask)]
             continue
-        layout = _layout(slices.accelerator(place), same)
-        met = _met(layout, same, slices.slicing.shares)
+        layout = _layout(slices, place, same)
+        changing = _changing(slices, place, layout)
+        met: list[Ask] = []
+        for _ in changing:
+            met += _met(layout, [one for one in same if one not in met], slices.slicing.shares)
         unmet = [one for one in unmet if one not in met]
-        yield _recut(slices, place, layout, f"{_names(met)} {'wait' if len(met) > 1 else 'waits'} for it")
+        yield from _recut(slices, changing, layout, f"{_names(met)} {'wait' if len(met) > 1 else 'waits'} for it")
         yield from map(_waits, met)
     yield from _made_whole(slices)
 
@@ -74,25 +77,36 @@ def _card_for(slices: Slices, ask: Ask, free: Sequence[Place]) -> Place | None:
 
 def _could_go(slices: Slices, ask: Ask, place: Place) -> bool:
     """Return whether an ask could be met on a card if that were cut for it."""
-    node = slices.ledger.nodes[place.node]
     return (
         _free_to_change(slices, place)
         and _on(ask, place)
-        and bool(_layout(node.accelerator, [ask]))
+        and bool(_layout(slices, place, [ask]))
         and ask.shape.fits(slices.ledger.free[place.node])
         and slices.allows(ask, place, soon=True)
     )
 
 
 def _free_to_change(slices: Slices, place: Place) -> bool:
-    """Return whether a card is empty, and nobody's: a whole one no more than free, a cut one idle for long enough."""
-    card, ledger = slices.deck.cards[place], slices.ledger
-    if not slices.deck.empty(place) or not ledger.nodes[place.node].placeable:
+    """Return whether a card is empty, and nobody's: a whole one no more than free, a cut one idle for long enough.
+
+    Where the cards of a node change together, whether all of them are.
+    """
+    if not slices.ledger.nodes[place.node].placeable:
         return False
-    if not card.whole:
-        return _settled(slices, card)
-    kept = place.node in ledger.reserved or place.node in slices.booked
-    return not kept and ledger.free[place.node].gpus >= 1
+    together = slices.deck.of_node[place.node] if slices.slicing.whole_nodes else [place]
+    return all(_empty(slices, one) for one in together) and _whole_free(slices, together)
+
+
+def _empty(slices: Slices, place: Place) -> bool:
+    card = slices.deck.cards[place]
+    return slices.deck.empty(place) and (card.whole or _settled(slices, card))
+
+
+def _whole_free(slices: Slices, places: Sequence[Place]) -> bool:
+    """Return whether the whole ones of some cards of a node are free as GPUs too, and kept for nobody."""
+    whole, node = sum(slices.deck.cards[place].whole for place in places), places[0].node
+    kept = node in slices.ledger.reserved or node in slices.booked
+    return not whole or (not kept and slices.ledger.free[node].gpus >= whole)
 
 
 def _settled(slices: Slices, card: Card) -> bool:
@@ -100,11 +114,24 @@ def _settled(slices: Slices, card: Card) -> bool:
     return idle_since is not None and slices.ledger.now - idle_since >= slices.slicing.settle_s
 
 
-def _layout(accelerator: str, asks: Sequence[Ask]) -> Layout:
-    """Return the layout for what is asked, the first ask first; empty when a card cannot have it."""
-    if asks[0].slice.share:
+def _layout(slices: Slices, place: Place, asks: Sequence[Ask]) -> Layout:
+    """Return the layout for what is asked, the first ask first; empty when a card cannot have it.
+
+    Where the cards of a node change together, they are cut into partitions of the first ask's profile only.
+    """
+    first = asks[0].slice
+    if first.share:
         return (SHARED,)
-    return filled(accelerator.lower(), tuple(one.slice.profile for one in asks if one.slice.profile))
+    profiles = tuple(one.slice.profile for one in asks if one.slice.profile)
+    asked = (first.profile,) if slices.slicing.whole_nodes else profiles
+    return filled(slices.accelerator(place).lower(), asked)
+
+
+def _changing(slices: Slices, place: Place, layout: Layout) -> list[Place]:
+    """Return the cards that get a layout: the one that was found, or all of its node that have another."""
+    if not slices.slicing.whole_nodes:
+        return [place]
+    return [one for one in slices.deck.of_node[place.node] if slices.deck.cards[one].layout != layout]
 
 
 def _met(layout: Layout, asks: Sequence[Ask], shares: int) -> list[Ask]:
@@ -120,19 +147,21 @@ def _met(layout: Layout, asks: Sequence[Ask], shares: int) -> list[Ask]:
     return met
 
 
-def _recut(slices: Slices, place: Place, layout: Layout, why: str) -> Repartition:
-    """Take a card out of use for the rest of the decision."""
-    slices.deck.given.add(place)
-    if slices.deck.cards[place].whole:
-        slices.ledger.withhold(place.node, 1)
-    return Repartition(node=place.node, card=place.card, layout=layout, why=why)
+def _recut(slices: Slices, places: Sequence[Place], layout: Layout, why: str) -> Iterator[Repartition]:
+    """Take cards of one node out of use for the rest of the decision."""
+    for place in places:
+        slices.deck.given.add(place)
+        if slices.deck.cards[place].whole:
+            slices.ledger.withhold(place.node, 1)
+        yield Repartition(node=place.node, card=place.card, layout=layout, why=why)
 
 
 def _made_whole(slices: Slices) -> Iterator[Repartition]:
     """Yield the cut cards that nothing has been on for long enough, to be whole again (V8)."""
     for place, card in slices.deck.cards.items():
         if not card.whole and _free_to_change(slices, place):
-            yield _recut(slices, place, (), f"nothing has been on it for {slices.slicing.settle_s:.0f} s")
+            why = f"nothing has been on it for {slices.slicing.settle_s:.0f} s"
+            yield from _recut(slices, _changing(slices, place, ()), (), why)
 
 
 def _names(asks: Sequence[Ask]) -> str:

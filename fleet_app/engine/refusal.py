@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fleet_app.engine import placement, reclaim
+from fleet_app.engine import capped, placement, reclaim
 from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
@@ -27,7 +27,7 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
-    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3)."""
+    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3, V9)."""
     rules, broken, gpus = ledger.class_of(workload), distrusted(ledger, workload), workload.gpus
     may_borrow = rules.borrows and not broken
     most, left = _lent(ledger, workload.team, may_borrow=may_borrow) if rules.yields else _own(ledger, workload)
@@ -44,7 +44,7 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
     left -= sum([one.gpus for one in ahead])
     if ahead and gpus > left:
         return _quota_wait(workload, Reason.RESERVED, left, tuple([one.name for one in ahead]))
-    return None
+    return None if ledger.caps is None else capped.refusal(ledger, workload)
 
 
 def behind(workload: Workload, first: str) -> Wait:

@@ -1,4 +1,4 @@
-"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (B5, N3).
+"""The nodes that were asked to cross to another class: who has to leave them first, and when they have it (B5, D7, N3).
 
 Knows crossings and what is on their nodes. Does not know why they cross.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleet_app.engine import saving
 from fleet_app.engine.ends import grace_s
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Drain, Move, Relabel
@@ -35,15 +36,17 @@ def step(ledger: Ledger, crossings: Sequence[Crossing]) -> Iterator[Drain | Move
 def _notice(ledger: Ledger, crossing: Crossing, one: Workload) -> Drain | Move | None:
     """Return what to tell somebody on the node, None where nothing is or it was told: what yields may stay (B5).
 
-    But where the node is made anew in another pool nobody may (N3).
+    But where the node is made anew in another pool nobody may (N3). Nobody is told while too many save already (D7).
     """
     why = f"{crossing.node} becomes {crossing.to}"
     if one.leaving or one.name in ledger.leaving:
         return None
     if not ledger.class_of(one).yields:
         moves = one.movable and not one.moving and _has_to_go(ledger, crossing, one)
-        return Move(workload=one.name, beneficiary=BENEFICIARY, why=why) if moves else None
-    if not crossing.machine:
+        if not moves or not saving.may_begin(ledger, one.name, BENEFICIARY):
+            return None
+        return Move(workload=one.name, beneficiary=BENEFICIARY, why=why)
+    if not crossing.machine or not saving.may_begin(ledger, one.name, BENEFICIARY):
         return None
     deadline_at = ledger.now + grace_s(ledger.policy.drain, one)
     ledger.release_soon(one)

@@ -1,4 +1,4 @@
-"""What is kept for who waits: nodes, its team's nominal, and from when it can have them (rules O4, O7, O10).
+"""What is kept for who waits: nodes, its team's nominal, and from when it can have them (rules O4, O7, O11).
 
 A planned start rests on known ends only: maximum run times, deadlines, and whom the workload may always ask to leave.
 Knows the ledger and those ends. Does not admit anybody, and asks nobody to leave.
@@ -46,7 +46,7 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
 
 
 def may_keep(ledger: Ledger) -> bool:
-    """Return whether one more that waits may keep anything, and count it (O10)."""
+    """Return whether one more that waits may keep anything, and count it (O11)."""
     most = ledger.policy.ordering.keepers
     if most is None or ledger.memo.keepers < most:
         ledger.memo.keepers += 1
@@ -83,20 +83,28 @@ def soonest(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> set[st
 
 
 def _plan(ledger: Ledger, workload: Workload) -> Start | None:
-    """Keep the nodes that the workload can have first by known ends, and return its planned start; None without one.
-
-    From `asked_at` on everything in the way is leaving, so that it is all gone within the longest grace.
-    """
+    """Keep the nodes that the workload can have first by known ends, and return its planned start; None without one."""
     seeks = asker(ledger, workload)
     trial = Trial(ledger, seeks, list(filter(is_free(ledger, workload, math.inf), eligible(ledger, workload))))
-    known = [_nominal_comes(ledger, workload), _room_comes(ledger, seeks, trial)]
+    start = planned(ledger, workload, trial)
+    if start is not None:
+        fitting = trial.fitting()
+        blocks = placement.blocks(fitting, seeks.depth)
+        _keep(ledger, workload, _nearest_of(ledger, workload, blocks, fitting, trial.room.__getitem__))
+    return start
+
+
+def planned(ledger: Ledger, workload: Workload, trial: Trial) -> Start | None:
+    """Enter and return the planned start on nodes that are kept for nobody; None without one (O7).
+
+    From `asked_at` on everything in the way is leaving, so that it is all gone within the longest grace. What has left
+    `trial` is what will have been asked by then.
+    """
+    known = [_nominal_comes(ledger, workload), _room_comes(ledger, trial.asker, trial)]
     found = [moment for moment in known if moment is not None]
     asked_at, after = max(found, default=(ledger.now, ""))
     if len(found) < len(known) or asked_at <= ledger.now:
         return None
-    fitting = trial.fitting()
-    blocks = placement.blocks(fitting, seeks.depth)
-    _keep(ledger, workload, _nearest_of(ledger, workload, blocks, fitting, trial.room.__getitem__))
     start = Start(asked_at=asked_at, at=asked_at + ledger.policy.drain.longest_grace_s, after=after)
     ledger.starts[workload.name] = start
     return start
@@ -122,7 +130,7 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
 
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
     """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
-    trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(seeks, one))
+    trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(ledger, seeks, one))
     staying = (one for one in ledger.limited if one.name not in ledger.leaving and not _is_gone(trial, one))
     here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
     ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
@@ -141,9 +149,10 @@ def _is_gone(trial: Trial, one: Workload) -> bool:
     return one.name in trial.gone or any(member_of(one, node).name in trial.gone for node in members)
 
 
-def _always_yields(seeks: Asker, lodger: Workload) -> bool:
-    """Return whether the workload may ask the lodger to leave whatever its team borrows by then (R1, R2)."""
-    return lodger.priority < seeks.priority and (lodger.team == seeks.team or seeks.passed_by(lodger))
+def _always_yields(ledger: Ledger, seeks: Asker, lodger: Workload) -> bool:
+    """Return whether the workload may ask the lodger to leave whatever its team borrows by then (R1, R2, R7)."""
+    theirs = lodger.team == seeks.team and not ledger.undisturbed(lodger)
+    return lodger.priority < seeks.priority and (theirs or seeks.passed_by(lodger))
 
 
 def _nearest(ledger: Ledger, workload: Workload) -> list[Node]:

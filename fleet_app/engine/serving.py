@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fleet_app.engine import reclaim
+from fleet_app.engine import caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
+from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import serving_nodes
 from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
@@ -87,7 +88,7 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
         yield refused
         return
     off = barred(need)
-    now = among(rooms_of(ledger, service.shape, serving_nodes(ledger)).now(), off)
+    now = among(rooms_of(ledger, service.shape, serving_nodes(ledger, service)).now(), off)
     if now and ledger.available(service.team) >= service.shape.gpus:
         node = _best(ledger, need, now)
         ledger.give(service.team, (node,), service.shape, firm=True)
@@ -104,7 +105,7 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
     """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
     service = need.service
     asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
-    rooms, off = rooms_of(ledger, service.shape, serving_nodes(ledger)), barred(need)
+    rooms, off = rooms_of(ledger, service.shape, serving_nodes(ledger, service)), barred(need)
     if not among(rooms.soon(), off):
         yield from _take_for_room(ledger, need, others, lambda node: ledger.soon(node.name))
     if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in among(rooms.ever(), off)):
@@ -113,13 +114,13 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
     if coming and ledger.available_soon(service.team) >= service.shape.gpus:
         node = _best(ledger, need, coming)
     else:
-        found = reclaim.find(ledger, asker, serving_nodes(ledger), lambda node: node.name not in off)
+        found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
         if found is None:
             yield _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
-        yield from reclaim.notices(ledger, found.victims, service.name, why)
+        yield from notices.asked(ledger, found.victims, service.name, why)
     ledger.claim(service.name, service.team, (node,), service.shape)
     need.kept.append(Grant(name="", node=node))
     yield _wait(ledger, service, Reason.DRAIN_UNDER_WAY)
@@ -146,7 +147,7 @@ def _take_for_room(
     there: dict[str, list[Spare]] = defaultdict(list)
     for other, grant in others:
         there[grant.node].append((other, grant))
-    able = {node.name: node for node in serving_nodes(ledger) if node.name in there}
+    able = {node.name: node for node in serving_nodes(ledger, need.service) if node.name in there}
     options = [_fewest(shape, room(able[name]), there[name]) for name in sorted(able)]
     enough = [chosen for chosen in options if chosen]
     if enough:
@@ -201,7 +202,23 @@ def _refused(ledger: Ledger, service: Service) -> Wait | None:
         return _wait(ledger, service, Reason.UNKNOWN_TEAM)
     if ledger.firm_left(service.team) < service.shape.gpus:
         return _wait(ledger, service, Reason.QUOTA_USED)
-    return None
+    return None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+
+
+def _over_cap(ledger: Ledger, service: Service, limits: Caps) -> Wait | None:
+    """Return the refusal of one whose team may have no more GPUs of any accelerator that serving has (V9)."""
+    nodes = serving_nodes(ledger)
+    if not nodes or serving_nodes(ledger, service):
+        return None
+    left = {node.accelerator: limits.left(service.team, node.accelerator) or 0 for node in nodes}
+    best = max(left, key=lambda kind: (left[kind], kind))
+    return Wait(
+        workload=service.name,
+        reason=Reason.QUOTA_USED,
+        asked=service.shape.gpus,
+        available=max(0, left[best]),
+        level=caps.flavor(best),
+    )
 
 
 def _wait(ledger: Ledger, service: Service, reason: Reason) -> Wait:
@@ -210,5 +227,5 @@ def _wait(ledger: Ledger, service: Service, reason: Reason) -> Wait:
         return Wait(workload=service.name, reason=reason, asked=service.shape.gpus, available=left)
     if reason is Reason.APART:
         return Wait(workload=service.name, reason=reason, asked=1, available=0)
-    free = len(rooms_of(ledger, service.shape, serving_nodes(ledger)).now())
+    free = len(rooms_of(ledger, service.shape, serving_nodes(ledger, service)).now())
     return Wait(workload=service.name, reason=reason, asked=1, available=free)

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-from fleet_app.engine import reclaim, yielding
+from fleet_app.engine import notices, yielding
 from fleet_app.engine.deck import Place, grant_name
 from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
 from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, Shrink, TakeGrant, Wait
+from fleet_app.engine.pulls import Gate
 from fleet_app.engine.slices import Ask, Slices, due_of, of_job, of_service
 from fleet_app.engine.workload import Grant, Kind, Workload
 
@@ -45,11 +46,12 @@ def serve(slices: Slices) -> Answer:
         short = still
 
 
-def admit(slices: Slices) -> Answer:
+def admit(slices: Slices, gate: Gate | None = None) -> Answer:
     """Yield an admission or a wait for every job that waits for a slice.
 
     What was refused once is refused to all that ask for the same: room and quota only shrink. In a strict queue nobody
-    passes the first that waits for the same flavor; who waits for another may (O6, V5).
+    passes the first that waits for the same flavor; who waits for another may (O6, V5). Whoever may start goes through
+    the `gate` of what has to be pulled first, where there is one (G1).
     """
     yield from _give_nominal_back(slices)
     refused: dict[object, Wait] = {}
@@ -61,9 +63,10 @@ def admit(slices: Slices) -> Answer:
             continue
         question = (*line, job.priority, job.kind, job.bundles, job.shape, job.broken_drains)
         known = refused.get(question)
-        for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job)):
+        for part in [_for(slices, job, known)] if known is not None else list(_consider(slices, job, gate)):
             if isinstance(part, Wait):
-                refused[question] = part
+                if part.reason is not Reason.PULLING:
+                    refused[question] = part
                 if part.reason not in HOPELESS and job.team in slices.ledger.tree.strict:
                     first[line] = job.name
             yield part
@@ -153,7 +156,7 @@ def _take(slices: Slices, need: Need, grant: Grant, why: str) -> TakeGrant:
 
 def _leave(slices: Slices, victims: Sequence[Workload], beneficiary: str, why: str) -> Iterator[Drain | Shrink]:
     """Ask victims to leave, and count their slices as coming free."""
-    yield from reclaim.notices(slices.ledger, victims, beneficiary, why)
+    yield from notices.asked(slices.ledger, victims, beneficiary, why)
     for victim in victims:
         node = slices.ledger.nodes.get(victim.nodes[0])
         if victim.slice is not None:
@@ -202,7 +205,7 @@ def _by_share(slices: Slices, waiting: Sequence[Workload]) -> Iterator[Workload]
             del turns[team]
 
 
-def _consider(slices: Slices, job: Workload) -> Answer:
+def _consider(slices: Slices, job: Workload, gate: Gate | None) -> Answer:
     if job.team not in slices.ledger.tree.entries:
         yield _wait(job.name, Reason.UNKNOWN_TEAM, 1, 0)
         return
@@ -214,8 +217,13 @@ def _consider(slices: Slices, job: Workload) -> Answer:
     if place is None:
         yield _refusal(slices, ask)
         return
+    pulling = None if gate is None else gate.refusal(job, (place.node,))
+    if pulling is not None:
+        yield pulling
+        return
     slices.give(ask, place, who=job.name, lodger=job)
-    why = f"{ask.slice.text} on card {place.card} of {place.node}"
+    about = "" if gate is None else gate.about(job, (place.node,))
+    why = f"{ask.slice.text} on card {place.card} of {place.node}{about}"
     yield AdmitSlice(workload=job.name, node=place.node, card=place.card, slice=ask.slice, why=why)
 
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: the queue in the order in which it is considered, as the decision goes on (rules O1, O5, O8, O9).
+"""Whose turn it is: the queue in the order in which it is considered, as the decision goes on (rules O1, O5, O8, O10).
 
 What asks for the same is one sort, and refused as one: thousands that wait cost hardly more than the sorts that they
 are of. Knows the ledger's books and the order of the queue. Does not know room: who fits is not asked here.

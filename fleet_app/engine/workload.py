@@ -12,6 +12,7 @@ from enum import StrEnum
 from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import HOLDING, LEAVING, Phase
+from fleet_app.engine.policy import Affinity
 from fleet_app.engine.values import Shape
 
 
@@ -55,7 +56,8 @@ class Workload:
     `deadline_at` is when a drain ends in a kill; `drained_for` names whom it yields to; `killed` is whether this
     attempt was told to end at once. `requeued` puts it ahead of its priority's queue.
     With `minimum` it is elastic: it runs with that many bundles or more, `bundles` at most (R8). `going` are those of
-    its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`.
+    its nodes whose members were asked to leave by `going_by` (seconds), for `going_for`. `grown_at` is when this
+    attempt was last given members, None when it never was.
     `max_run_s` is how long an attempt may have its nodes before it is asked to end for good, None without a limit;
     `expired` is whether it was, or ends for good because nobody used it. `interactive` is whether it is a session that
     somebody sits at, and of no use when nobody does. `artifacts` have to be on a node before it starts there. `slice`
@@ -91,6 +93,7 @@ class Workload:
     going: tuple[str, ...] = ()
     going_by: float | None = None
     going_for: str | None = None
+    grown_at: float | None = None
     broken_drains: int = 0
     interactive: bool = False
     artifacts: tuple[Artifact, ...] = ()
@@ -127,6 +130,7 @@ class Workload:
             going=(),
             going_by=None,
             going_for=None,
+            grown_at=None,
             killed=False,
         )
 
@@ -192,7 +196,8 @@ class Service:
     """Interchangeable replicas of one shape: how many are wanted, and what has been granted.
 
     `floor` is the replicas below which it is never trimmed. `slice` is the part of one card that a replica asks for in
-    place of whole GPUs (V1).
+    place of whole GPUs (V1). `affinity` is where it asks its replicas to be beside others itself, with what the policy
+    says (S8).
     """
 
     name: str
@@ -205,3 +210,4 @@ class Service:
     artifacts: tuple[Artifact, ...] = ()
     grants: tuple[Grant, ...] = ()
     slice: Slice | None = None
+    affinity: Affinity | None = None

@@ -43,6 +43,9 @@ _NO_NUMBERS: dict[str, object] = {
     "group": None,
     "rooms": [],
     "blocked_by": [],
+    "planned_at": None,
+    "planned_after": None,
+    "estimate": None,
 }
 
 
@@ -93,6 +96,13 @@ class BoundaryBody(_Query):
     who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
 
 
+class StayBody(_Query):
+    """Which nodes are not to cross after all, and who asks."""
+
+    nodes: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
+    who: Annotated[str, Field(min_length=1, max_length=128)] = "unnamed"
+
+
 class PolicyQuery(_Query):
     """Who asks for a policy, and whether only to hear what it would change."""
 
@@ -119,6 +129,7 @@ class ControlApi:
             web.get(CONTROL + "fragments", self._fragments),
             web.get(CONTROL + "boundary", self._boundary),
             web.post(CONTROL + "boundary", self._move_boundary),
+            web.post(CONTROL + "boundary/cancel", self._stay_boundary),
             web.get(CONTROL + "recommendations", self._recommendations),
             web.get(CONTROL + "explain/{name}", self._explain),
             web.get(CONTROL + "events", self._events),
@@ -183,6 +194,17 @@ class ControlApi:
                 "these nodes are not recommended any more", where="nodes", fix="Look again with `fleet boundary`"
             )
         inbox.post(self._home, inbox.MoveBoundary(nodes=asked.nodes, to=asked.to, who=asked.who))
+        return _accepted("boundary")
+
+    async def _stay_boundary(self, request: web.Request) -> web.Response:
+        asked = valid(StayBody, await read_object(request), "body")
+        snapshot = self._workloads.snapshot()
+        crossings = () if snapshot is None else snapshot.state.crossings
+        cross = {one.node for one in crossings if one.moved_at is None}
+        unknown = [name for name in asked.nodes if name not in cross]
+        if unknown:
+            raise NotFoundError("no node of that name crosses", where=unknown[0], fix="See `fleet boundary`")
+        inbox.post(self._home, inbox.StayBoundary(nodes=asked.nodes, who=asked.who))
         return _accepted("boundary")
 
     def _recommended(self) -> dict[str, Any]:

@@ -188,10 +188,11 @@ def _with_gpus(metadata: dict[str, str], gpus: float | None) -> dict[str, str]:
     """Take what was asked for the entrypoint as the shape, when the fleet's own words are missing."""
     if not gpus or SPEC_KEYS & metadata.keys():
         return metadata
+    if gpus < 1:
+        return {**metadata, "share": f"{gpus:.4f}"}
     if gpus != int(gpus):
-        raise RequestError(
-            f"{gpus:g} is no whole number of GPUs", where="entrypoint_num_gpus", fix="Ask for whole GPUs"
-        )
+        fix = "Ask for whole GPUs, or for less than one"
+        raise RequestError(f"{gpus:g} is no whole number of GPUs", where="entrypoint_num_gpus", fix=fix)
     return {**metadata, "gpus": str(int(gpus))}
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet_app.engine.flavors import is_flavor
+from fleet_app.engine.flavors import is_flavor, whole_of
 from fleet_app.policy.problems import Path, Problem, closest
-from fleet_app.policy.schema import Entry, PolicyFile, entries, may_use, nominal_gpus
+from fleet_app.policy.schema import Entry, FlavorLimits, PolicyFile, entries, may_use, nominal_gpus
 
 
 def check(policy: PolicyFile) -> list[Problem]:
@@ -95,13 +95,15 @@ def _flavors(policy: PolicyFile) -> Iterator[Problem]:
     for entry in entries(policy):
         for name, limits in entry.team.quota.items():
             here: Path = (*entry.keys, "quota", name)
-            if policy.slicing is None:
+            if whole_of(name):
+                yield from _cap(limits, here)
+            elif policy.slicing is None:
                 yield Problem(path=here, what="is for slices of cards, but the policy has none", fix="Add slicing: {}")
             elif not is_flavor(name):
                 yield Problem(
                     path=here,
-                    what="is no flavor of slices: an accelerator and mig-PROFILE or shared",
-                    fix="Write for example h100-mig-1g.10gb or l4-shared; whole GPUs have the plain numbers",
+                    what="is no flavor: an accelerator and mig-PROFILE, shared or whole",
+                    fix="Write for example h100-mig-1g.10gb, l4-shared or h100-whole",
                 )
             if limits.lending_limit is not None and limits.lending_limit > limits.nominal:
                 yield Problem(
@@ -109,6 +111,14 @@ def _flavors(policy: PolicyFile) -> Iterator[Problem]:
                     what=f"is {limits.lending_limit}, more than its nominal of {limits.nominal}",
                     fix=f"Write {limits.nominal} or less, or leave it out to lend all",
                 )
+
+
+def _cap(limits: FlavorLimits, here: Path) -> Iterator[Problem]:
+    """Rule V9: a number for whole GPUs of an accelerator is the most that an entry has, and not lent."""
+    for key in ("borrowing_limit", "lending_limit"):
+        if getattr(limits, key) is not None:
+            fix = "Leave it out: the plain numbers say what is lent"
+            yield Problem(path=(*here, key), what="is given for whole GPUs, whose number is not lent", fix=fix)
 
 
 def _classes(policy: PolicyFile) -> Iterator[Problem]:

@@ -11,19 +11,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from fleet_app.engine.cards import MIG
 from fleet_app.policy.document import Document, parse_document, read_document
 from fleet_app.policy.problems import Problem, from_pydantic
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.policy.section import Section
+from fleet_app.policy.slices import Partition
 from fleet_app.policy.units import Gpus, Mebibytes, MilliCpus, Name
 
 LABEL_PREFIX = "fleet/"
+ACCELERATOR_LABEL = "ray.io/accelerator-type"
 
 
 class FleetNode(Section):
     """One node: its own name, its class, its domain a topology level, and what it declares to have.
 
-    `cpus` are thousandths of a CPU, `memory` MiB.
+    `cpus` are thousandths of a CPU, `memory` MiB. `partitions` counts those that its cut cards have by their MIG
+    profile, beside its whole `gpus`; with the label `partition: shared` its GPUs are shared.
     """
 
     name: Name
@@ -31,10 +35,17 @@ class FleetNode(Section):
     gpus: Gpus = 8
     cpus: MilliCpus = 16_000
     memory: Mebibytes = 65_536
+    accelerator: Name | None = None
+    partitions: dict[Partition, Annotated[int, Field(strict=True, ge=1, le=10_000)]] = Field(default_factory=dict)
 
     def ray_labels(self) -> dict[str, str]:
-        """Return the node's labels as Ray carries them: `fleet/node`, `fleet/class`, `fleet/<level>`."""
-        return {f"{LABEL_PREFIX}node": self.name, **{LABEL_PREFIX + key: value for key, value in self.labels.items()}}
+        """Return the labels as Ray carries them: `fleet/node`, `fleet/class`, `fleet/<level>`, its accelerator."""
+        own = {f"{LABEL_PREFIX}node": self.name} | {LABEL_PREFIX + key: value for key, value in self.labels.items()}
+        return own | ({} if self.accelerator is None else {ACCELERATOR_LABEL: self.accelerator})
+
+    def ray_resources(self) -> dict[str, float]:
+        """Return the node's partitions as Ray counts them: `mig-1g.10gb` and the like."""
+        return {MIG + profile: float(count) for profile, count in self.partitions.items()}
 
 
 class FleetFile(Section):
@@ -64,7 +75,7 @@ def check_fleet(fleet: FleetFile, policy: PolicyFile) -> list[Problem]:
     """Return where the nodes and the policy do not match: labels for its levels, GPUs of its whole node."""
     problems = []
     for place, node in enumerate(fleet.nodes):
-        if node.gpus not in (0, policy.topology.gpus_per_node):
+        if not node.partitions and node.gpus not in (0, policy.topology.gpus_per_node):
             problems.append(
                 Problem(
                     path=("nodes", place, "gpus"),

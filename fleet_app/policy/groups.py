@@ -24,6 +24,9 @@ SHAPE_KEYS = ("nodes", "min_nodes", "gpus", "cpus", "memory")
 """What a submission says of its bundles where they are all alike, and of each group where they are not."""
 
 
+ELASTIC_KEY = "min_nodes"
+
+
 class GroupSpec(Section):
     """`nodes` bundles of one shape, one a node; a group may ask for no GPU."""
 
@@ -70,16 +73,26 @@ def check_groups(groups: Mapping[str, GroupSpec], gpus_per_node: int) -> Iterato
 
 
 def refuse_shapes_beside_groups(given: Mapping[str, object], source: str) -> None:
-    """Refuse a submission that says its bundles twice: by groups, and all alike. Raises RequestError."""
-    if given.get("groups") is not None:
-        refuse(
-            [
-                Problem(path=(key,), what="is given beside groups", fix=f"Write {key} in each group instead")
-                for key in SHAPE_KEYS
-                if key in given
-            ],
-            source,
-        )
+    """Refuse a submission that says its bundles twice, by groups and all alike, or is elastic. Raises RequestError."""
+    groups = given.get("groups")
+    if groups is None:
+        return
+    twice = (key for key in SHAPE_KEYS if key in given and key != ELASTIC_KEY)
+    problems = [
+        Problem(path=(key,), what="is given beside groups", fix=f"Write {key} in each group instead") for key in twice
+    ]
+    refuse([*problems, *_elastic(given, groups)], source)
+
+
+def _elastic(given: Mapping[str, object], groups: object) -> Iterator[Problem]:
+    """Yield where a gang of several shapes asks to be elastic: members are of one shape (R8)."""
+    paths: list[Path] = [(ELASTIC_KEY,)] if ELASTIC_KEY in given else []
+    for name, group in groups.items() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping) and ELASTIC_KEY in group:
+            paths.append(("groups", str(name), ELASTIC_KEY))
+    what = "is for bundles of one shape: of several shapes none may leave or join alone"
+    for path in paths:
+        yield Problem(path=path, what=what, fix="Leave it out, or ask for bundles of one shape")
 
 
 def read_groups(text: object, source: str) -> object:

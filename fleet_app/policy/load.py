@@ -62,6 +62,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             restart_cost_s=policy.drain.restart_cost,
             min_run_s=policy.drain.min_run,
             most_per_cycle=policy.drain.most_per_cycle,
+            most_at_once=policy.drain.most_at_once,
         ),
         spares=engine.Spares(level=policy.spares.level, nodes=policy.spares.nodes),
         affinities=tuple(
@@ -156,7 +157,12 @@ def _class(policy: PolicyFile, name: str, item: PriorityClass) -> engine.Priorit
 def _slicing(slicing: Slicing | None) -> engine.Slicing | None:
     if slicing is None:
         return None
-    return engine.Slicing(shares=slicing.shares, repartition=slicing.repartition, settle_s=slicing.settle)
+    return engine.Slicing(
+        shares=slicing.shares,
+        repartition=slicing.repartition,
+        settle_s=slicing.settle,
+        whole_nodes=slicing.together == "node",
+    )
 
 
 def _flavor(name: str, limits: FlavorLimits) -> engine.FlavorQuota:

@@ -39,7 +39,10 @@ class Topology(Section):
 
 
 class FlavorLimits(Section):
-    """What an entry has of one flavor: partitions, or GPUs of a shared one. A limit left out does not limit."""
+    """What an entry has of one flavor: partitions, or GPUs of a shared one. A limit left out does not limit.
+
+    Of whole GPUs of an accelerator (`h100-whole`) `nominal` is the most that it has of those, and there is no limit.
+    """
 
     nominal: Gpus = 0
     borrowing_limit: Gpus | None = None
@@ -49,10 +52,11 @@ class FlavorLimits(Section):
 class Team(Section):
     """An entry of the quota tree: a team, or an organisation when it has `teams` below it.
 
-    `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does
-    not limit. `weight` is its share among borrowers. A `strict` queue is taken in order, and what cannot start holds up
+    `nominal` left out is 0 for a team, and for an organisation what its teams have together. A limit left out does not
+    limit. `weight` is its share among borrowers. A `strict` queue is taken in order, and what cannot start holds up
     what is behind it; a `best-effort` one lets that pass. `quota` has numbers by flavor, such as `h100-mig-1g.10gb` or
-    `l4-shared`; slices of flavors for which nobody has any count against `nominal`, in whole GPUs.
+    `l4-shared`; slices of flavors for which nobody has any count against `nominal`, in whole GPUs. Those of
+    `h100-whole` and the like say how many of the whole GPUs in `nominal` may be of that accelerator.
     """
 
     nominal: Gpus | None = None
@@ -99,7 +103,8 @@ class DrainContract(Section):
     `restart_cost` is the work that a drain loses beside what was not checkpointed; after `max_broken` broken
     contracts a workload loses the right to lent capacity. What was drained before is asked again for a gang only after
     it ran for `min_run`; for serving always. In one cycle gangs ask at most `most_per_cycle` to leave, or all of whom
-    the first of them needs.
+    the first of them needs. While `most_at_once` leave or move, and so save into the same storage, nobody more is asked
+    by plan: for the boundary, or for a booking that leaves time. Serving and gangs never wait for that.
     """
 
     grace: PositiveSeconds = 120.0
@@ -108,6 +113,7 @@ class DrainContract(Section):
     restart_cost: Seconds = 60.0
     min_run: Seconds = 0.0
     most_per_cycle: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    most_at_once: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class Ordering(Section):
@@ -257,12 +263,14 @@ class Slicing(Section):
     """How cards are cut into partitions and shared: without this section a GPU is a whole one.
 
     A shared card has at most `shares` users. With `repartition` the layouts of empty cards follow what is asked for; a
-    cut card changes only when nothing has been on it for `settle`.
+    cut card changes only when nothing has been on it for `settle`. `together` says what changes at once: all cards of a
+    `node`, to the same layout, as NVIDIA's MIG manager does it, or one `card`.
     """
 
     shares: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     repartition: Annotated[bool, Field(strict=True)] = False
     settle: Seconds = 600.0
+    together: Literal["node", "card"] = "node"
 
 
 class NodePools(Section):

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fleet_app.engine.artifacts import Artifact
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Kind, Workload, widest
 from fleet_app.policy.asks import Ask, check_ask
@@ -37,6 +38,7 @@ from fleet_app.policy.groups import (
 from fleet_app.policy.problems import Problem, closest, from_pydantic, refuse
 from fleet_app.policy.schema import NoticeKind, PolicyFile, WorkloadKind
 from fleet_app.policy.section import Section
+from fleet_app.policy.slices import Partition, Share, SliceAsk, check_slice, refuse_gpus_beside_a_slice
 from fleet_app.policy.units import Mebibytes, MilliCpus, Name, PositiveGpus, PositiveSeconds
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -76,7 +78,8 @@ class WorkloadSpec(Section):
     those keys mean nothing. With `min_nodes` it is elastic: it runs with that many bundles or more. `priority` names a
     class. `within` names the topology level that must hold all of it. `grace` and `max_run_time` are in seconds. An
     `interactive` session ends when nobody uses it. `notice` is how a drain is raised: by the fleet's library inside the
-    job, or also by SIGTERM. `partition` and `share` are known and refused.
+    job, or also by SIGTERM. In place of `gpus` one bundle may ask for a `partition` of a card, by MIG profile,
+    or for a `share` of one in ten-thousandths.
     """
 
     name: Annotated[Name, AfterValidator(_check_workload_name)]
@@ -96,25 +99,37 @@ class WorkloadSpec(Section):
     interactive: Annotated[bool, Field(strict=True)] = False
     artifacts: Annotated[tuple[ArtifactSpec, ...], Field(max_length=64)] = ()
     notice: NoticeKind
-    partition: str | None = None
-    share: str | int | float | None = None
+    partition: Partition | None = None
+    share: Share | None = None
 
     @property
     def total_gpus(self) -> int:
-        """Return the GPUs of all bundles together; of an elastic one those that it cannot be without."""
+        """Return the whole GPUs of all bundles together; of an elastic one those that it cannot be without."""
+        if self.slice is not None:
+            return 0
         if self.groups:
             return sum(group.total_gpus for group in self.groups.values())
         return (self.min_nodes or self.nodes) * self.gpus
 
+    @property
+    def slice(self) -> Slice | None:
+        """Return the part of a card that it asks for; None when it asks for whole GPUs."""
+        return _slice_ask(self).slice
+
     @model_serializer(mode="wrap")
     def _said_once(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out what the groups say, so that what is written can be read again."""
+        """Leave out what groups, or part of a GPU, say already, so that what is written can be read again."""
         values: dict[str, object] = whole(self)
-        return {key: value for key, value in values.items() if not (self.groups and key in SHAPE_KEYS)}
+        said = SHAPE_KEYS if self.groups else ("gpus",) if self.slice is not None else ()
+        return {key: value for key, value in values.items() if key not in said}
 
 
 class ServiceSpec(Section):
-    """What a service may ask: replicas of one shape, `floor` that are never trimmed, at most `max`."""
+    """What a service may ask: replicas of one shape, or of part of a GPU; `floor` are never trimmed, at most `max`.
+
+    And where they are to be, with what the policy says: `spread` over the domains of a topology level, at most
+    `per_node` on a node, none beside those of the services `apart_from`.
+    """
 
     name: Name
     kind: Literal["service"] = "service"
@@ -124,8 +139,11 @@ class ServiceSpec(Section):
     memory: Mebibytes = 0
     floor: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
     max: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 100_000
-    partition: str | None = None
-    share: str | int | float | None = None
+    partition: Partition | None = None
+    share: Share | None = None
+    spread: str | None = None
+    per_node: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+    apart_from: tuple[Name, ...] = ()
 
 
 class JobPart(Section):
@@ -196,13 +214,20 @@ def submission_from_mapping(
 
 def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> ServiceSpec:
     """Return what a service asks, checked against the policy; raise RequestError."""
+    refuse_gpus_beside_a_slice(obj, "service")
     spec = _validated(ServiceSpec, obj, "service")
-    problems = check_ask(_ask(spec, policy.default_class.service, max(1, spec.floor) * spec.gpus), policy)
-    problems += _slices(spec)
+    gpus = 0 if _slice_ask(spec).slice is not None else spec.gpus
+    problems = check_ask(_ask(spec, policy.default_class.service, max(1, spec.floor) * gpus), policy)
+    problems += check_slice(_slice_ask(spec), policy)
     if spec.floor > spec.max:
         problems.append(
             Problem(path=("floor",), what=f"is {spec.floor}, above max of {spec.max}", fix="Lower floor or raise max")
         )
+    if spec.spread is not None and spec.spread not in policy.topology.levels:
+        fix = closest(spec.spread, policy.topology.levels)
+        problems.append(Problem(path=("spread",), what=f"{spec.spread!r} is no topology level", fix=fix))
+    if spec.name in spec.apart_from:
+        problems.append(Problem(path=("apart_from",), what="names the service itself", fix="Leave it out"))
     refuse(problems, f"service {spec.name}")
     return spec
 
@@ -210,12 +235,13 @@ def service_from_mapping(obj: Mapping[str, object], policy: PolicyFile) -> Servi
 def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> Workload:
     """Return the engine's queued workload of a spec that this policy has accepted; `submitted_at` in seconds."""
     groups = to_groups(spec.groups or {})
+    gpus = 0 if spec.slice is not None else spec.gpus
     return Workload(
         name=spec.name,
         kind=Kind(spec.kind),
         team=spec.team,
         priority=policy.classes[spec.priority].value,
-        shape=widest(groups) if groups else Shape(gpus=spec.gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
+        shape=widest(groups) if groups else Shape(gpus=gpus, cpu_milli=spec.cpus, memory_mib=spec.memory),
         bundles=sum(group.bundles for group in groups) or spec.nodes,
         groups=groups,
         minimum=spec.min_nodes,
@@ -230,6 +256,7 @@ def to_workload(spec: WorkloadSpec, policy: PolicyFile, submitted_at: float) -> 
             for one in sorted(spec.artifacts, key=lambda one: one.name)
         ),
         movable=spec.notice == "library",
+        slice=spec.slice,
     )
 
 
@@ -242,6 +269,7 @@ def _spec(obj: Mapping[str, object], policy: PolicyFile, fleet_gpus: int | None,
         )
         refuse([problem], source)
     refuse_shapes_beside_groups(obj, source)
+    refuse_gpus_beside_a_slice(obj, source)
     spec = _validated(WorkloadSpec, {**_defaults(obj, policy), **obj}, source)
     refuse(_against_policy(spec, policy, fleet_gpus), f"{source} {spec.name}")
     return spec
@@ -270,19 +298,21 @@ def _validated(model: type[Model], obj: Mapping[str, object], source: str) -> Mo
 
 def _ask(spec: WorkloadSpec | ServiceSpec, priority: str, total_gpus: int) -> Ask:
     grouped = isinstance(spec, WorkloadSpec) and spec.groups
-    gpus = 0 if grouped else spec.gpus  # those of groups are checked by name
+    sliced = _slice_ask(spec).slice is not None
+    gpus = 0 if grouped or sliced else spec.gpus  # those of groups are checked by name
     return Ask(kind=spec.kind, team=spec.team, priority=priority, gpus=gpus, total_gpus=total_gpus)
 
 
-def _slices(spec: WorkloadSpec | ServiceSpec) -> Iterator[Problem]:
-    """Slices are decided on, but nothing carries them out yet: better no than a whole GPU, or none (V1)."""
-    for key in ("partition", "share"):
-        if getattr(spec, key) is not None:
-            yield Problem(
-                path=(key,),
-                what="asks for part of a GPU, which no cluster is started on yet: only whole GPUs are",
-                fix="Leave it out and ask for whole gpus",
-            )
+def _slice_ask(spec: WorkloadSpec | ServiceSpec) -> SliceAsk:
+    if isinstance(spec, ServiceSpec):
+        return SliceAsk(kind=spec.kind, partition=spec.partition, share=spec.share)
+    return SliceAsk(
+        kind=spec.kind,
+        partition=spec.partition,
+        share=spec.share,
+        alone=spec.nodes == 1 and spec.min_nodes is None and not spec.groups,
+        accelerator=spec.accelerator,
+    )
 
 
 def _elastic(spec: WorkloadSpec) -> Iterator[Problem]:
@@ -302,7 +332,7 @@ def _elastic(spec: WorkloadSpec) -> Iterator[Problem]:
 def _against_policy(spec: WorkloadSpec, policy: PolicyFile, fleet_gpus: int | None) -> list[Problem]:
     problems = check_ask(_ask(spec, spec.priority, spec.total_gpus), policy)
     problems += check_groups(spec.groups, policy.topology.gpus_per_node) if spec.groups else ()
-    problems += _slices(spec)
+    problems += check_slice(_slice_ask(spec), policy)
     problems += _elastic(spec)
     if spec.within is not None and spec.within not in policy.topology.levels:
         problems.append(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.engine import life
 from fleet_app.engine.ends import limit_at
 from fleet_app.engine.failures import Cause as FailureCause
 from fleet_app.engine.failures import Failure
 from fleet_app.engine.lifecycle import Event, Phase, after
 from fleet_app.engine.workload import Kind, Workload
-from fleet_app.twin import life
 from fleet_app.twin.clock import What
 from fleet_app.twin.pulling import pull_s
 from fleet_app.twin.record import Admitted, Cause, Ended, Left, Outcome, Shrunk, Started, Submitted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from fleet_app.engine import life
 from fleet_app.engine.failures import Cause as FailureCause
 from fleet_app.engine.failures import Quarantined
 from fleet_app.engine.lifecycle import Phase
@@ -30,7 +31,7 @@ from fleet_app.engine.plan import (
     Shrink,
     TakeGrant,
 )
-from fleet_app.twin import attempts, cutting, life, replicas
+from fleet_app.twin import attempts, cutting, replicas
 from fleet_app.twin.clock import What
 from fleet_app.twin.record import Booked, Cause, Crossed, Grown, KeptOut, Noticed
 from fleet_app.twin.world import World
@@ -119,7 +120,7 @@ def _end(world: World, action: Kill | Lose) -> None:
 
 def _resize(world: World, action: Shrink | Grow) -> None:
     old = world.fleet.workloads[action.workload]
-    new = life.resized(old, action)
+    new = life.resized(old, action, world.now)
     world.fleet.put(new)
     doing = world.doing[new.name]
     doing.charge(world.now, old.gpus)

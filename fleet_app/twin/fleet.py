@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
+from fleet_app.engine import life
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.forecast import History
@@ -16,7 +17,7 @@ from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
-from fleet_app.twin import cutting, life
+from fleet_app.twin import cutting
 
 
 class Watcher(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet_app.engine import life
 from fleet_app.engine.forecast import WEEK_S, History
 from fleet_app.engine.headroom import growth_gpus
 from fleet_app.engine.workload import Grant, Service
-from fleet_app.twin import life
 from fleet_app.twin.clock import What
 from fleet_app.twin.pulling import pull_s
 from fleet_app.twin.queueing import late_share, replicas_for

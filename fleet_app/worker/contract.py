@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -144,6 +145,11 @@ LEVEL_LABEL_PREFIX = "fleet/"
 ACCELERATOR_LABEL = "ray.io/accelerator-type"
 NODE_ID_LABEL = "ray.io/node-id"
 
+# Resources of nodes.
+
+PARTITION_RESOURCE = re.compile(r"mig-\d+g\.\d+gb")
+"""What Ray's resource for the MIG partitions of one profile is called; bundles of groups have longer names."""
+
 # Entries of the board.
 
 
@@ -161,27 +167,41 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a service wants: `wanted` replicas of that shape, never fewer than `floor`."""
+    """What a service wants: `wanted` replicas of that shape, never fewer than `floor`.
+
+    In place of GPUs a replica may have part of one card: a `partition` by its MIG profile (`1g.10gb`), or a `share` in
+    ten-thousandths.
+
+    It may ask to be spread over the domains of a level (`spread`), to have at most `per_node` replicas on a node, and
+    none beside those of other services (`apart_from`); empty and 0 ask for nothing.
+    """
 
     service: str
     team: str
     gpus: int
     cpu_milli: int
     memory_mib: int
+    spread: str = ""
+    per_node: int = 0
+    apart_from: tuple[str, ...] = ()
     wanted: int
     floor: int
     at: float
+    partition: str = ""
+    share: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """A group of one bundle that stands ready on a node for a replica."""
+    """A group of one bundle that stands ready on a node for a replica; `partition` and `share` as in `Demand`."""
 
     group_id: str
     node_id: str
     gpus: int
     cpu_milli: int
     memory_mib: int
+    partition: str = ""
+    share: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,13 +297,21 @@ def decode(kind: type[E], raw: bytes) -> E:
 
 
 def _build(kind: type[T], item: Mapping[str, object]) -> T:
-    names = {field.name: str(field.type) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # all are
-    return kind(**{name: _READERS[type_name](item[name]) for name, type_name in names.items()})
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # all are
+    # What has a default may be missing: whoever wrote it may be older.
+    given = [one for one in fields if one.name in item or one.default is dataclasses.MISSING]
+    return kind(**{one.name: _READERS[str(one.type)](item[one.name]) for one in given})
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"not a text: {value!r}")
+    return value
+
+
+def _items(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"not a list: {value!r}")
     return value
 
 
@@ -301,6 +329,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "float": _moment,
     "float | None": lambda value: None if value is None else _moment(value),
     "str": _text,
+    "tuple[str, ...]": lambda items: tuple(_text(item) for item in _items(items)),
     "tuple[Fence, ...]": lambda items: tuple(_build(Fence, item) for item in items),
     "tuple[Member, ...]": lambda items: tuple(_build(Member, item) for item in items),
 }

@@ -30,6 +30,11 @@ ENV_RESUME_URI = "FLEET_RESUME_URI"
 ENV_RESUME_STEP = "FLEET_RESUME_STEP"
 ENV_CHECKPOINT_DIR = "FLEET_CHECKPOINT_DIR"
 ENV_GRACE_S = "FLEET_GRACE_S"
+ENV_FLAVOR = "FLEET_FLAVOR"
+ENV_PARTITION = "FLEET_PARTITION"
+ENV_SHARE = "FLEET_SHARE"
+ENV_CARD = "FLEET_CARD"
+ENV_SLOT = "FLEET_SLOT"
 ENV_RAY_STOP_WAIT_S = "RAY_JOB_STOP_WAIT_TIME_S"
 RAY_KILLS_AFTER_S = 3
 """How long after a deadline Ray itself kills: inside the 5 s within which lent capacity is back."""
@@ -53,7 +58,9 @@ class JobEnvironment:
     `nodes` are node names in rank order. With `groups` ranks are numbered group after group, and the numbers for each
     bundle are the most that any has. With `min_nodes` it is elastic: `bundles` and `nodes` are those that it starts
     with, `group_id` is its first member's, and the board has its members. `resume_uri` and `resume_step` are both None
-    when there is no acknowledged checkpoint to resume from.
+    when there is no acknowledged checkpoint to resume from. One that has part of a card knows the `flavor` of that
+    (`h100-mig-1g.10gb`), either the `partition` as Ray's resource is called (`mig-1g.10gb`) or the `share` of a GPU,
+    and the index of the card on its node, and which `slot` of those partitions is its own.
     """
 
     attempt: str
@@ -69,6 +76,11 @@ class JobEnvironment:
     resume_step: int | None = None
     groups: tuple[RankGroup, ...] = ()
     min_nodes: int | None = None
+    flavor: str = ""
+    partition: str = ""
+    share: float = 0.0
+    card: int | None = None
+    slot: int | None = None
 
     def to_env(self) -> dict[str, str]:
         """Return it as environment variables, with those by which Ray itself keeps the drain contract."""
@@ -85,13 +97,20 @@ class JobEnvironment:
             # In whole seconds, as Ray takes them. Killing at the deadline is the arbiter's, which counts it; with the
             # arbiter gone Ray does it a little later.
             ENV_RAY_STOP_WAIT_S: str(math.ceil(self.grace_s) + RAY_KILLS_AFTER_S),
-            # Without it a driver that holds no GPU sees all GPUs of its node.
-            ENV_RAY_HIDE_GPUS: "1",
         }
+        if not self.partition:
+            # Without it a driver that holds no GPU sees all GPUs of its node. A partition is no GPU to Ray: with it the
+            # ranks would not see theirs.
+            env[ENV_RAY_HIDE_GPUS] = "1"
         if self.groups:
             env[ENV_GROUPS] = json.dumps([dataclasses.asdict(group) for group in self.groups])
         if self.min_nodes is not None:
             env[ENV_MIN_NODES] = str(self.min_nodes)
+        if self.flavor:
+            env[ENV_FLAVOR] = self.flavor
+            env |= {ENV_PARTITION: self.partition} if self.partition else {ENV_SHARE: f"{self.share:g}"}
+            env |= {} if self.card is None else {ENV_CARD: str(self.card)}
+            env |= {} if self.slot is None else {ENV_SLOT: str(self.slot)}
         if self.resume_uri is not None and self.resume_step is not None:
             env |= {ENV_RESUME_URI: self.resume_uri, ENV_RESUME_STEP: str(self.resume_step)}
         return env
@@ -103,6 +122,7 @@ class JobEnvironment:
             return None
         try:
             step, least = env.get(ENV_RESUME_STEP), env.get(ENV_MIN_NODES)
+            card, slot = env.get(ENV_CARD), env.get(ENV_SLOT)
             return cls(
                 attempt=env[ENV_ATTEMPT],
                 workload=env[ENV_WORKLOAD],
@@ -117,6 +137,11 @@ class JobEnvironment:
                 resume_step=None if step is None else int(step),
                 groups=tuple(map(_rank_group, json.loads(env.get(ENV_GROUPS, "[]")))),
                 min_nodes=None if least is None else int(least),
+                flavor=env.get(ENV_FLAVOR, ""),
+                partition=env.get(ENV_PARTITION, ""),
+                share=float(env.get(ENV_SHARE, "0")),
+                card=None if card is None else int(card),
+                slot=None if slot is None else int(slot),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise BadEntryError(f"the environment of {env[ENV_ATTEMPT]} is not a fleet job's: {error!r}") from error

@@ -16,6 +16,7 @@ from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from fleet_app.worker import devices
 from fleet_app.worker.contract import Member
 from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER, JobEnvironment, RankGroup
 from fleet_app.worker.members import members
@@ -76,9 +77,11 @@ class Membership:
     def bundle(self) -> dict[str, float]:
         """Return the GPUs and CPUs of one bundle as Ray writes them; absent when there are none.
 
-        With groups the most that any bundle has; `bundle_of` is each rank's own.
+        A partition of a card is a resource of its own, such as `mig-1g.10gb`; a share is a fraction of a GPU. With
+        groups the most that any bundle has; `bundle_of` is each rank's own.
         """
-        return _amounts(self.job.gpus_per_bundle, self.job.cpu_milli_per_bundle)
+        part = {self.job.partition: 1.0} if self.job.partition else {}
+        return _amounts(self.job.share or self.job.gpus_per_bundle, self.job.cpu_milli_per_bundle) | part
 
     def bundle_of(self, rank: int) -> dict[str, float]:
         """Return the GPUs and CPUs of a rank's bundle, as `bundle` does."""
@@ -135,11 +138,13 @@ class Membership:
             ]
         classes = [self._class_of(rank_class, rank) for rank in range(self.job.bundles)]
         group = self.join()
-        runtime_env = with_niceness(options.pop("runtime_env", {}))
+        runtime_env, more = with_niceness(options.pop("runtime_env", {})), options.pop("resources", {})
+        runtime_env["env_vars"] = {**self._device(), **runtime_env["env_vars"]}
         return [
             each.options(
                 num_gpus=self.bundle_of(rank).get("GPU", 0),
                 num_cpus=self.bundle_of(rank).get("CPU", 0),
+                resources={**_custom(self.bundle_of(rank)), **more},
                 # An actor that restarts in a removed group waits for ever, and so do its callers.
                 max_restarts=0,
                 runtime_env=runtime_env,
@@ -167,6 +172,14 @@ class Membership:
             **options,
         ).remote(rank, *arguments)
 
+    def _device(self) -> dict[str, str]:
+        """Return what lets a rank see its own partition and no other; this process is on the same node."""
+        profile = self.job.partition.removeprefix("mig-")
+        if not profile or self.job.slot is None:
+            return {}
+        uuid = devices.partition(devices.listing(), profile, self.job.slot)
+        return {} if uuid is None else {devices.VISIBLE: uuid}
+
     def _members(self) -> tuple[Member, ...]:
         """Return the members of an elastic attempt; the arbiter posts them before it submits the job."""
         found = members()
@@ -178,7 +191,11 @@ class Membership:
         return rank_class[self.group_of(rank)] if isinstance(rank_class, Mapping) else rank_class
 
 
-def _amounts(gpus: int, cpu_milli: int) -> dict[str, float]:
+def _custom(bundle: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in bundle.items() if name not in {"GPU", "CPU"}}
+
+
+def _amounts(gpus: float, cpu_milli: int) -> dict[str, float]:
     amounts = {"GPU": gpus, "CPU": cpu_milli / 1000}
     return {name: amount for name, amount in amounts.items() if amount}
 

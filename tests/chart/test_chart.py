@@ -108,7 +108,7 @@ def test_nothing_stays_behind(render):
     for options in ALL.values():
         for each in render(*options):
             assert "helm.sh/resource-policy" not in each["metadata"].get("annotations", {})
-            assert each["kind"] != "StatefulSet"
+            assert "volumeClaimTemplates" not in each.get("spec", {})
 
 
 B200 = [{"levels": {"leaf": "l1"}, "shape": "b200", "serving": 1, "training": 1}]

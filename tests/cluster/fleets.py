@@ -133,7 +133,7 @@ class Fleet:
         file = folder / f"{self.name}.yaml"
         file.write_text(yaml.safe_dump(dict(values)), encoding="utf-8")
         where = ("--namespace", self.namespace, "--values", str(file))
-        self.cluster.helm("upgrade", "--install", self.name, str(CHART), *where)
+        self.cluster.helm("upgrade", "--install", "--force-conflicts", self.name, str(CHART), *where)
 
 
 @contextlib.contextmanager

@@ -195,6 +195,26 @@ def test_a_node_keeps_its_class_while_it_holds_a_gang(guarded: Guarded) -> None:
         guarded.api.kubectl("delete", "node", name)
 
 
+def test_a_drain_is_refused_while_the_node_holds_a_gang_and_succeeds_when_it_has_moved(guarded: Guarded) -> None:
+    name = f"{SITE.cluster}-drained"
+    rank = manifests.copied(manifests.pod("w-2", spec={"nodeName": name}), SITE.namespace)
+    # No kubelet is here that would end the pod.
+    drain = ("drain", name, "--force", "--ignore-daemonsets", "--grace-period=0", "--timeout=30s")
+    guarded.api.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": manifests.TRAINING}})
+    try:
+        guarded.api.apply(rank)
+        hold(guarded, **{names.held_pod("w-2"): "llm"})
+        guarded.api.wait_until(lambda: "holds gang llm" in evict(guarded, "w-2"), "the pod to be held")
+        said = outcome(lambda: guarded.api.kubectl(*drain))
+        assert "Pod w-2 holds gang llm now. A cordon makes the arbiter move it at its next checkpoint" in said
+        assert guarded.api.get("node", name)["spec"]["unschedulable"]
+        hold(guarded, other="x")
+        guarded.api.wait_until(lambda: evict(guarded, "w-2") == "", "the pod to be free")
+        assert f"node/{name} drained" in guarded.api.kubectl(*drain)
+    finally:
+        guarded.api.kubectl("delete", "node", name)
+
+
 WORKERS = "ray.io/cluster=old,ray.io/node-type=worker"
 
 

@@ -43,15 +43,11 @@ classes:
 default_class: {gang: training-committed, backfill: training-backfill, service: serving-production}
 drain: {grace: 20s, longest_grace: 60s}
 headroom: {immediate: 0}
-"""
-POST = """
-import json, sys
-from pathlib import Path
-from fleet_app.cli import client
-client.find(Path("/var/lib/fleet"), None).post(sys.argv[1], json.loads(sys.argv[2]))
+boundary: {serving: serving, training: research, horizon: 1h, margin: 0}
 """
 GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
 BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
+SLOW_BACKFILL = {**BACKFILL, "grace": "60s"}  # the head is back before it has to be gone
 
 
 def values(image: str, **changes: Any) -> Mapping[str, Any]:
@@ -121,7 +117,7 @@ def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet
 
 
 def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    with running(fleet, "gang-2", GANG), running(fleet, "lent-2", BACKFILL, takes_s=15):
+    with running(fleet, "gang-2", GANG), running(fleet, "lent-2", SLOW_BACKFILL, takes_s=40):
         before = fleet.workload("gang-2")
         head = fleet.head()
         with fleet.load(tmp_path / "answers", at_once=10):
@@ -132,6 +128,8 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
             fleet.cluster.wait_until(lambda: count(tmp_path / "answers") > answered, "answers without a head", 60)
             fleet.cluster.wait_until(lambda: fleet.head() != head and bool(fleet.ask("nodes")), "a head", UP_WITHIN_S)
             wait_for(fleet, "lent-2", "queued")
+            drained = fleet.workload("lent-2")
+            assert (drained["broken_drains"], drained["checkpoint"]["step"] > 0) == (0, True)
             assert requeued_at(fleet, "lent-2") <= deadline_at + AFTER_DEADLINE_S
         wait_for(fleet, "lent-2", "running")
         assert fleet.workload("gang-2")["attempt"] == before["attempt"]
@@ -140,13 +138,14 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
 def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet) -> None:
     mine = f"--pod-selector=ray.io/cluster={NAME},ray.io/node-type=worker"
     drain = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", mine)
-    with running(fleet, "drained", GANG):
+    # It takes its time to leave, so that the eviction comes first.
+    with running(fleet, "drained", GANG, takes_s=20):
         machine = fleet.workload("drained")["nodes"][0]
-        with pytest.raises(CommandError, match="holds gang drained"):
-            fleet.cluster.kubectl(*drain, "--timeout=10s", machine)
         try:
+            with pytest.raises(CommandError, match="holds gang drained"):
+                fleet.cluster.kubectl(*drain, "--timeout=15s", machine)
             wait_for(fleet, "drained", "queued")
-            fleet.cluster.kubectl(*drain, "--timeout=120s", machine, within_s=150)
+            fleet.cluster.kubectl(*drain, "--timeout=150s", machine, within_s=180)
         finally:
             fleet.cluster.kubectl("uncordon", machine)
         wait_for(fleet, "drained", "running", UP_WITHIN_S)
@@ -165,17 +164,19 @@ def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) ->
         assert "pid" in fleet.hello()
 
 
-def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: Fleet) -> None:
+def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: Fleet, tmp_path: Path) -> None:
     fleet.cluster.wait_until(lambda: len(names(fleet, "training")) == 2, "two nodes for training", UP_WITHIN_S)
-    machine = max(names(fleet, "training"))
-    others = {pod["metadata"]["uid"] for pod in fleet.pods("ray.io/node-type=worker") if on(pod) != machine}
-    order = {"nodes": [machine], "to": "serving", "who": "tests"}
-    fleet.run("python3", "-c", POST, "boundary", json.dumps(order))
-    fleet.cluster.wait_until(lambda: machine in names(fleet, "serving"), f"{machine} to serve", UP_WITHIN_S)
+    before = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods("ray.io/node-type=worker")}
+    with fleet.load(tmp_path / "answers", at_once=10):
+        steps = fleet.cluster.wait_for(lambda: fleet.ask("boundary")["plan"]["steps"], "a node that serving needs", 120)
+        machine = steps[0]["node"]
+        fleet.run("fleet", "boundary", "--apply", "--who", "tests")
+        fleet.cluster.wait_until(lambda: machine in names(fleet, "serving"), f"{machine} to serve", UP_WITHIN_S)
+        fleet.cluster.wait_until(lambda: fleet.ask("services")[0]["occupied"] > 2, "replicas there", UP_WITHIN_S)
     label = fleet.cluster.get("node", machine)["metadata"]["labels"]["fleet/class"]
-    pods = fleet.pods("ray.io/node-type=worker")
-    assert (label, [on(pod) for pod in pods].count(machine)) == ("serving", 1)
-    assert others <= {pod["metadata"]["uid"] for pod in pods}
+    after = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods("ray.io/node-type=worker")}
+    assert (label, list(after.values()).count(machine)) == ("serving", 1)
+    assert {uid for uid, where in before.items() if where != machine} <= set(after)
 
 
 def test_the_arbiter_may_do_what_it_calls_and_no_more(fleet: Fleet) -> None:
@@ -187,7 +188,8 @@ def test_an_uninstalled_fleet_leaves_nothing(fleet: Fleet) -> None:
     fleet.cluster.helm("uninstall", NAME, "--namespace", fleet.namespace, "--wait")
     kinds = "rayclusters,pods,services,configmaps,secrets,persistentvolumeclaims,roles,rolebindings,serviceaccounts"
     mine = f"--selector=app.kubernetes.io/instance={NAME}"
-    fleet.cluster.wait_until(lambda: not fleet.pods(f"ray.io/cluster={NAME}"), "all pods to be gone", 180)
+    gone = lambda: fleet.kubectl("get", "pods", "--output=name") == ""  # noqa: E731
+    fleet.cluster.wait_until(gone, "all pods to be gone", 180)
     assert fleet.kubectl("get", kinds, mine, "--output=name") == ""
     cluster_wide = (
         "priorityclasses,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
@@ -215,7 +217,9 @@ def allowed(fleet: Fleet, account: str) -> set[tuple[str, str, tuple[str, ...], 
         "spec": {"namespace": fleet.namespace},
     }
     who = f"--as=system:serviceaccount:{fleet.namespace}:{account}"
-    answer = json.loads(fleet.kubectl("create", "--filename=-", "--output=json", who, stdin=json.dumps(review)))
+    answer = json.loads(
+        fleet.kubectl("create", "--validate=false", "--filename=-", "--output=json", who, stdin=json.dumps(review))
+    )
     return {
         (group, resource, tuple(sorted(rule["verbs"])), only)
         for rule in answer["status"]["resourceRules"]

@@ -511,16 +511,24 @@ def replicas_are_apart(case: Case) -> None:
             there[grant.node][service.name] += (service.name, grant.name) not in taken
     for action in case.actions(GiveGrant):
         there[action.node][action.service] += 1
+    services, own = case.services, [one.affinity for one in case.state.services if one.affinity is not None]
     apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
-    most = {one.service: one.per_node for one in case.policy.affinities if one.per_node is not None}
+    wished = {(one.service, other) for one in own for other in one.apart_from if other in services}
+    apart |= {(one, other) for one, other in wished if services[one].team == services[other].team}
+    new = {(action.node, action.service) for action in case.actions(GiveGrant)}
+    most: dict[str, int] = {}
+    for one in (*case.policy.affinities, *own):
+        if one.per_node is not None:
+            most[one.service] = min(one.per_node, most.get(one.service, one.per_node))
     for action in case.actions(GiveGrant):
         here = +there[action.node]
         assert here[action.service] <= most.get(action.service, here[action.service]), action
         assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
+        assert not any((action.service, other) in wished for other in here if (action.node, other) not in new), action
 
 
 def pulls_are_limited(case: Case) -> None:
-    """G1 to G3: what starts fetches beside no more than may; where nobody fetches nobody waits for that."""
+    """G1 to G3, G5: what starts or joins fetches beside no more than may; where nobody fetches nobody waits."""
     limits = {one.name: one.most_at_once for one in case.policy.pulls.sources}
     begun: Counter[str] = Counter()
     for workload in case.state.workloads:
@@ -530,13 +538,34 @@ def pulls_are_limited(case: Case) -> None:
         starting = max(0, service.wanted - sum(grant.occupied for grant in service.grants))
         ready = sorted(grant.node for grant in service.grants if not grant.occupied)[:starting]
         begun += lacking(case, service, ready)
+    for workload in case.state.workloads:
+        begun += joined_lately(case, workload)
     waits = [wait for wait in case.plan.waits if wait.reason is Reason.PULLING]
-    for action in case.actions(Admit):
-        more = lacking(case, case.workloads[action.workload], action.nodes)
+    for action in case.actions(Admit, AdmitSlice, Grow):
+        nodes = (action.node,) if isinstance(action, AdmitSlice) else action.nodes
+        more = lacking(case, case.workloads[action.workload], nodes)
         for source in more.keys() & limits.keys():
-            assert not begun[source] or begun[source] + more[source] <= limits[source], action
+            alone = not begun[source] and (not isinstance(action, Grow) or len(nodes) == 1)
+            assert alone or begun[source] + more[source] <= limits[source], action
         begun += more
     assert not waits or any(begun[source] for source in limits), waits
+
+
+def joined_lately(case: Case, workload: Workload) -> Counter[str]:
+    """Return what members that joined cannot have fetched yet, at the speed of its source."""
+    runs = workload.phase is Phase.RUNNING and workload.minimum is not None and not told_to_end(workload)
+    if not runs or workload.grown_at is None:
+        return Counter()
+    sizes = {artifact.source: 0 for artifact in workload.artifacts}
+    for name in set(workload.nodes) & case.nodes.keys():
+        for artifact in workload.artifacts:
+            if artifact.name not in case.nodes[name].cached:
+                sizes[artifact.source] += artifact.size_mib
+    rates = {one.name: one.gbit_per_s for one in case.policy.pulls.sources if one.gbit_per_s is not None}
+    bits = {source: 8 * 1024 * 1024 * mib for source, mib in sizes.items()}
+    late = {name for name in rates if bits.get(name, 0) / (1e9 * rates[name]) > case.now - workload.grown_at}
+    found = lacking(case, workload, workload.nodes)
+    return Counter({source: found[source] for source in found if source in late})
 
 
 def lacking(case: Case, one: Workload | Service, nodes: Iterable[str]) -> Counter[str]:
@@ -615,14 +644,14 @@ def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool
 
 
 def in_order(case: Case) -> list[Workload]:
-    """Return who waits, in the order of O1, O8 and O9."""
+    """Return who waits, in the order of O1, O8 and O10."""
     waiting = [one for one in case.state.workloads if one.phase is Phase.QUEUED]
     first = sorted(waiting, key=lambda one: (not one.requeued, one.submitted_at, one.name))
     return sorted(first, key=lambda one: aged(case, one), reverse=True)
 
 
 def aged(case: Case, workload: Workload) -> tuple[float, ...]:
-    """Return the priority that a workload counts as, climbed class by class, what it waited beyond that, and O9."""
+    """Return the priority that a workload counts as, climbed class by class, what it waited beyond that, and O10."""
     period_s, value = case.policy.ordering.ageing_s, workload.priority
     steps = 0 if period_s is None else int((case.now - workload.submitted_at) // period_s)
     own = class_of(case.policy, workload)
@@ -931,6 +960,19 @@ def who_leaves_for_a_booking_has_to(case: Case) -> None:
         assert isinstance(action, Drain) or (one.movable and not one.moving)
 
 
+def so_many_save_at_once(case: Case) -> None:
+    """D7: nobody more is asked by plan while so many leave or move, unless a booking leaves no time for that."""
+    most, drain = case.policy.drain.most_at_once, case.policy.drain
+    already = sum(one.holding and (told_to_end(one) or one.moving) for one in case.state.workloads)
+    planned = [action for action in case.actions(Move) if action.beneficiary not in case.bookings]
+    for action in case.actions(Drain):
+        booking, one = case.bookings.get(action.beneficiary), case.workloads[action.workload]
+        longest_s = drain.longest_grace_s + min(one.grace_s, drain.longest_grace_s)
+        if booking is not None and case.now + longest_s <= booking.start_at:
+            planned.append(action)
+    assert most is None or not planned or already + len(planned) <= most, planned
+
+
 def bookings_are_never_smaller(case: Case) -> None:
     """C6: a booking has as many nodes as before, and one that lacks some says so."""
     before = {one.name: one for one in case.state.bookings}
@@ -1040,6 +1082,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         nobody_is_placed_in_the_way_of_a_booking,
         what_yields_can_leave_before_a_booking,
         who_leaves_for_a_booking_has_to,
+        so_many_save_at_once,
         bookings_are_never_smaller,
         *SLICE_LAWS,
     )

@@ -135,7 +135,10 @@ def sound_cards(case: Any, *, serving: bool, accelerator: str | None) -> Iterato
 
 
 def layouts_change_on_empty_cards_only(case: Any) -> None:
-    """V2, V7: only with leave, once a card, with nothing on it before or after; to a layout that the hardware has."""
+    """V2, V7: only with leave, once a card, with nothing on it before or after; to a layout that the hardware has.
+
+    Where the cards of a node change together they are all alike afterwards.
+    """
     told = [(action.node, action.card) for action in case.actions(Repartition)]
     assert len(told) == len(set(told))
     on, whole_left = on_cards(case), whole_gpus_left(case)
@@ -154,6 +157,10 @@ def layouts_change_on_empty_cards_only(case: Any) -> None:
         else:
             whole_left[action.node] -= 1
             assert whole_left[action.node] >= 0, action
+    for name in sorted({name for name, _ in told}) if told and case.policy.slicing.whole_nodes else ():
+        layouts = {card.index: card.layout for card in case.nodes[name].cards}
+        layouts |= {action.card: action.layout for action in case.actions(Repartition) if action.node == name}
+        assert len(set(layouts.values())) == 1, (name, layouts)
 
 
 def whole_gpus_left(case: Any) -> dict[str, int]:

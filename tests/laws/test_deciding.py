@@ -24,7 +24,8 @@ def plain(fleet: Fleet) -> Fleet:
     """Return the fleet without what is entered from all facts only."""
     keep = [one for one in fleet.workloads if one.minimum is None and one.slice is None]
     ordering = replace(fleet.policy.ordering, ageing_s=None)
-    rules = replace(fleet.policy, ordering=ordering, slicing=None, boundary=None)
+    quotas = tuple(replace(quota, flavors=()) for quota in fleet.policy.quotas)
+    rules = replace(fleet.policy, ordering=ordering, quotas=quotas, slicing=None, boundary=None)
     nodes = tuple(replace(node, cards=()) for node in fleet.nodes)
     services = tuple(one for one in fleet.services if one.slice is None)
     known = replace(fleet, policy=rules, nodes=nodes, workloads=tuple(keep), services=services)

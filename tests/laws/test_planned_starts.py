@@ -12,7 +12,7 @@ from fleet_app.engine.plan import Admit, Reason
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, node, policy, team
+from tests.builders import backfill, gang, node, policy, shape, team
 from tests.laws.effort import tries
 from tests.virtual import Fleet
 
@@ -58,12 +58,25 @@ def arrivals(*, gpus: list[int], undeclared: int) -> st.SearchStrategy[Arrival]:
 @st.composite
 def rules(draw: st.DrawFn) -> Policy:
     research, vision = draw(st.sampled_from([(8, 16), (12, 12), (16, 8), (16, 0), (24, 24), (24, 24)]))
-    return policy(
+    found = policy(
         team("research", nominal=research),
         team("vision", nominal=vision),
         team("serving", nominal=0),
         longest_grace_s=LONGEST_GRACE_S,
     )
+    return replace(found, drain=replace(found.drain, min_run_s=draw(st.sampled_from([0.0, 0.0, 100.0]))))
+
+
+@st.composite
+def larges(draw: st.DrawFn) -> Workload:
+    """Return a gang of one shape, or of two or three, that wants in."""
+    within = draw(st.sampled_from([None, None, "leaf"]))
+    if draw(st.booleans()):
+        gpus = draw(st.sampled_from([4, 4, 3]))
+        return gang("large", nodes=draw(st.sampled_from([1, 2, 2, 3])), gpus=gpus, within=within)
+    sizes = draw(st.lists(st.sampled_from([4, 4, 3, 2, 0]), min_size=2, max_size=3))
+    parts = {f"g{place}": (1, shape(gpus, cpus=4)) for place, gpus in enumerate([4, *sizes[1:]])}
+    return gang("large", groups=parts, within=within)
 
 
 @tries(300)
@@ -72,21 +85,21 @@ def rules(draw: st.DrawFn) -> Policy:
     places=st.lists(st.sampled_from(["a/a", "a/b"]), min_size=2, max_size=5),
     first=st.lists(arrivals(gpus=[4, 4, 3, 2], undeclared=1), min_size=4, max_size=8),
     stream=st.lists(st.lists(arrivals(gpus=[1, 2, 4], undeclared=2), max_size=4), min_size=1, max_size=5),
-    large=st.tuples(st.sampled_from([1, 2, 2, 3]), st.sampled_from([4, 4, 3]), st.sampled_from([None, None, "leaf"])),
+    large=larges(),
 )
 def test_a_planned_start_is_kept(
     rules: Policy,
     places: list[str],
     first: list[Arrival],
     stream: list[list[Arrival]],
-    large: tuple[int, int, str | None],
+    large: Workload,
 ) -> None:
     found = [node(f"n{number}", at=at, gpus=4) for number, at in enumerate(places)]
     known = {f"first-{number}": one for number, one in enumerate(first)}
     fleet = virtual.fleet(rules, *found, *(one.workload(name) for name, one in known.items()), now=1000.0)
     fleet = virtual.later(virtual.started(virtual.cycle(fleet)), STEP_S)
     fleet = replace(fleet, workloads=tuple(one for one in fleet.workloads if one.holding))  # nobody waits ahead of it
-    fleet = virtual.submitted(fleet, gang("large", nodes=large[0], gpus=large[1], within=large[2]))
+    fleet = virtual.submitted(fleet, large)
     fleet = virtual.later(fleet, STEP_S)
     planned_at: float | None = None
     for number in range(100):
@@ -103,7 +116,7 @@ def test_a_planned_start_is_kept(
                 assert wait.planned_at <= planned_at, wait
         if wait is not None and wait.planned_at is not None:
             planned_at = wait.planned_at
-            event("planned")
+            event(f"planned for {'several shapes' if large.groups else 'one shape'}")
         if planned_at is None and number > 3:
             return
         if planned_at is not None:

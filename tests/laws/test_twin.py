@@ -222,7 +222,9 @@ def test_a_run_that_is_continued_from_a_file_tells_the_same(given, after_s):
 
 def followed(given: Scenario) -> Scenario:
     """Return the scenario without what is decided from all facts every time, so that nothing hides what is left out."""
-    rules = replace(given.policy, ordering=replace(given.policy.ordering, ageing_s=None), slicing=None, boundary=None)
+    quotas = tuple(replace(quota, flavors=()) for quota in given.policy.quotas)
+    ordering = replace(given.policy.ordering, ageing_s=None)
+    rules = replace(given.policy, quotas=quotas, ordering=ordering, slicing=None, boundary=None)
     jobs = [job for job in given.jobs if job.workload.minimum is None and job.workload.slice is None]
     traffic = tuple(one for one in given.traffic if one.service.slice is None)
     nodes = tuple(replace(node, cards=()) for node in given.nodes)

@@ -60,7 +60,14 @@ def test_a_node_is_seen_with_labels_and_in_our_units(cluster: RayCluster, box: R
     seen = node(cluster, "n1")
     whole = Shape(gpus=8, cpu_milli=8000, memory_mib=16 * 1024)
     want = NodeView(
-        node_id=box.node_ids["n1"], labels=seen.labels, alive=True, draining=False, total=whole, available=whole
+        node_id=box.node_ids["n1"],
+        labels=seen.labels,
+        alive=True,
+        draining=False,
+        total=whole,
+        available=whole,
+        slices={"shared": 80_000},
+        free_slices={"shared": 80_000},
     )
     assert seen == want
     assert (seen.labels["fleet/class"], seen.labels["fleet/node"]) == ("training", "n1")

@@ -107,7 +107,7 @@ def test_f11_what_has_left_is_free_in_the_next_decision_whoever_makes_it() -> No
 
 
 def test_f13_a_layout_changes_only_on_an_empty_card_that_is_out_of_use() -> None:
-    rules = policy(slicing=Slicing(repartition=True, settle_s=0.0))
+    rules = policy(slicing=Slicing(repartition=True, settle_s=0.0, whole_nodes=False))
     used = node("n1", gpus=0, cards=cards(SEVENTHS, idle_since=0.0), accelerator="h100")
     fleet = virtual.fleet(rules, used, sliced("old", profile="1g.10gb", on=("n1", 0)), sliced("new", profile="3g.40gb"))
     assert virtual.plan_of(fleet).actions == ()

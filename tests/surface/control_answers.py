@@ -191,11 +191,19 @@ ANSWERS: dict[str, Any] = {
             "saved_gpus": 10,
             "saved_per_day": 600.0,
             "sentence": "used at most 20 % of its 8 replicas in 1 d: 3 would do, and free 10 GPUs",
-        }
+            "kind": "size",
+        },
+        {
+            "kind": "layout",
+            "subject": "n7",
+            "cards": [{"index": 0, "layout": ["1g.10gb"] * 7}],
+            "sentence": "card 0 should be 7 x 1g.10gb: small waits for it",
+        },
     ],
     f"GET {BASE}explain/llm": {
         "name": "llm",
         "sentence": "needs 4 whole nodes on one spine",
+        "estimate": {"sentence": "in about 5 min, when batch-1 has left"},
         "ahead": ["first"],
         "turns": [{"workload": "first", "why": "higher priority", "outcome": "starts now with 8 GPUs"}],
         "past": [{"sentence": "was asked to leave 5 min ago for chat; is leaving"}],
@@ -211,6 +219,7 @@ ANSWERS: dict[str, Any] = {
     f"POST {BASE}drain/batch-1": {"name": "batch-1", "accepted": True},
     f"GET {BASE}boundary": BOUNDARY,
     f"POST {BASE}boundary": {"name": "boundary", "accepted": True},
+    f"POST {BASE}boundary/cancel": {"name": "boundary", "accepted": True},
     f"POST {BASE}move/llm": {"name": "llm", "accepted": True},
     f"POST {BASE}drain/llm": refused("it is PENDING, and only what runs can be drained", "llm", "See it", 409),
     f"POST {BASE}quarantine/n04": {"name": "n04", "accepted": True},

@@ -70,12 +70,15 @@ TEXTS = {
         [
             "NAME       TEAM     HAS         USED           ENOUGH  SAVES    A DAY",
             "chat.Chat  serving  8 replicas  20 % in 1d00h  3       10 GPUs  600.00",
+            "NODE  CARDS",
+            "n7    card 0 should be 7 x 1g.10gb: small waits for it",
         ],
     ),
     "an explanation is a sentence about the name": (
         ["explain", "llm"],
         [
             "llm needs 4 whole nodes on one spine",
+            "Estimated start: in about 5 min, when batch-1 has left",
             "Before: was asked to leave 5 min ago for chat; is leaving",
             "Ahead: first: higher priority; starts now with 8 GPUs",
         ],
@@ -277,6 +280,15 @@ def test_a_submission_of_groups_asks_for_no_bundles_beside_them(control: Control
     assert body.keys().isdisjoint({"nodes", "gpus", "cpus", "memory"})
 
 
+def test_a_submission_may_ask_for_part_of_a_card(control: Control) -> None:
+    for option, value in (("partition", "1g.10gb"), ("share", "0.25")):
+        asked = fleet("submit", "--kind", "backfill", f"--{option}", value, "--gateway", control.url, "--", "true")
+        assert asked.exit_code == 0, asked.output
+        body = json.loads(control.asked[-1].body)
+        assert body[option] == value
+        assert "gpus" not in body
+
+
 def test_options_win_over_a_spec_file(control: Control, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(
@@ -428,6 +440,15 @@ def test_the_boundary_is_shown_and_asked_for(control: Control) -> None:
     result = fleet("boundary", "--apply", "--who", "ada", "--json", "--gateway", control.url)
     assert json.loads(result.stdout)["plan"]["peak_gpus"] == 24
     assert json.loads(control.asked[-1].body) == {"nodes": ["n03"], "to": "serving", "who": "ada"}
+
+
+def test_a_crossing_is_called_off(control: Control) -> None:
+    nodes = ("--cancel", "n02", "--cancel", "n03")
+    result = fleet("boundary", *nodes, "--who", "ada", "--gateway", control.url)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "Called off for 2 nodes" in result.stderr
+    assert json.loads(control.asked[-1].body) == {"nodes": ["n02", "n03"], "who": "ada"}
+    assert fleet("boundary", *nodes, "--apply", "--gateway", control.url).exit_code == 2
 
 
 def test_without_a_boundary_there_is_nothing_to_tell() -> None:

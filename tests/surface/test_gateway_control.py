@@ -14,7 +14,7 @@ from fleet_app.engine.lifecycle import Event
 from fleet_app.engine.plan import Hold, Plan, Reason, Wait
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NodeClass
-from tests.builders import node, quarantined, service, shape, state
+from tests.builders import crossing, node, quarantined, service, shape, state
 from tests.surface.bench import POLICY, Bench, bench
 from tests.surface.hand import Hand
 from tests.surface.test_gateway_jobs import running, spooled, submit
@@ -264,3 +264,10 @@ async def test_only_nodes_that_are_recommended_may_cross(tmp_path: Path) -> None
         assert spooled(tmp_path) == [inbox.MoveBoundary(nodes=("n1",), to=NodeClass.SERVING, who="ada")]
         assert (await gateway.post("/api/fleet/boundary", json={**asked, "to": "nobody"})).status == 400
         assert (await gateway.post("/api/fleet/boundary", json={**asked, "nodes": []})).status == 400
+        stay = {"nodes": ["n1"], "who": "grace"}
+        assert (await gateway.post("/api/fleet/boundary/cancel", json=stay)).status == 404
+        hand.show(state(node("n1"), crossing("n1")), Plan())
+        assert (await gateway.post("/api/fleet/boundary/cancel", json=stay)).status == 200
+        assert spooled(tmp_path)[1:] == [inbox.StayBoundary(nodes=("n1",), who="grace")]
+        hand.show(state(node("n1"), crossing("n1", moved_at=1.0)), Plan())
+        assert (await gateway.post("/api/fleet/boundary/cancel", json=stay)).status == 404

@@ -116,6 +116,18 @@ async def test_gpus_asked_for_the_entrypoint_become_the_shape_and_nothing_of_it_
 
 
 @pytest.mark.anyio
+async def test_a_part_of_a_gpu_asked_for_the_entrypoint_becomes_a_share(tmp_path: Path) -> None:
+    async with bench(tmp_path) as gateway:
+        policy = tmp_path / "policy.yaml"
+        policy.write_text(policy.read_text() + "slicing: {}\n")
+        assert (await submit(gateway, metadata={}, entrypoint_num_gpus=0.25))[0] == 200
+        [request] = spooled(tmp_path)
+        assert isinstance(request, inbox.Submit)
+        assert request.spec["share"] == 0.25
+        assert "gpus" not in request.spec
+
+
+@pytest.mark.anyio
 async def test_what_hijacks_another_jobs_driver_is_stripped_from_the_metadata(tmp_path: Path) -> None:
     async with bench(tmp_path) as gateway:
         await submit(gateway, metadata={**GANG, "job_submission_id": "victim", "job_name": "victim"})
@@ -134,7 +146,8 @@ REFUSED: dict[str, tuple[dict[str, object], int, str]] = {
     "no GPUs": ({"metadata": {**GANG, "gpus": "0"}}, 400, "gpus"),
     "fewer than no GPUs": ({"metadata": {**GANG, "gpus": "-1"}}, 400, "gpus"),
     "2^62 GPUs": ({"metadata": {**GANG, "gpus": str(2**62)}}, 400, "gpus"),
-    "half a GPU": ({"metadata": {}, "entrypoint_num_gpus": 0.5}, 400, "whole"),
+    "half a GPU where no card is shared": ({"metadata": {}, "entrypoint_num_gpus": 0.5}, 400, "shares no cards"),
+    "a GPU and a half": ({"metadata": {}, "entrypoint_num_gpus": 1.5}, 400, "whole"),
     "metadata that is no text": ({"metadata": {"gpus": 4}}, 400, "metadata"),
     "a part of a placement group": (
         {"entrypoint_resources": {"GPU_group_0_abc": 1}},

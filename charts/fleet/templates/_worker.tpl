@@ -45,6 +45,10 @@ groupName: {{ include "fleet.groupName" . }}
 replicas: {{ .replicas }}
 minReplicas: 0
 maxReplicas: {{ .most }}
+{{- with .scale }}
+scaleStrategy:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 labels:
   {{- include "fleet.groupLabels" . | nindent 2 }}
 rayStartParams: {}

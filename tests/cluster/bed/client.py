@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import yaml
 
 from tests.tools import tool
+
+T = TypeVar("T")
 
 
 class CommandError(Exception):
@@ -65,15 +67,19 @@ class Cluster:
         """Return what `kubectl get` finds, as JSON."""
         return json.loads(self.kubectl("get", "--output=json", *words))
 
-    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60, every_s: float = 0.5) -> None:
+    def wait_until(self, holds: Callable[[], object], what: str, within_s: float = 60, every_s: float = 0.5) -> None:
         """Wait until something holds; that the asking fails is no answer. Raises AssertionError when time is up."""
+        self.wait_for(holds, what, within_s, every_s)
+
+    def wait_for(self, ask: Callable[[], T], what: str, within_s: float = 60, every_s: float = 0.5) -> T:
+        """Wait until an answer is true, and return it. Raises AssertionError when time is up."""
         deadline = time.monotonic() + within_s
-        last: Exception | None = None
+        last: object = None
         while True:
             try:
-                if holds():
-                    return
-                last = None
+                if answer := ask():
+                    return answer
+                last = answer
             except (CommandError, LookupError, ValueError) as error:
                 last = error
             assert time.monotonic() < deadline, f"waited {within_s:.0f} s for {what}; last: {last}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet_app.adapters import cluster, private
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.values import Shape
 
 SHAPES = {
@@ -25,12 +26,41 @@ def test_shape(resources: dict[str, float], want: Shape) -> None:
 
 
 def test_a_shape_asked_of_ray_names_only_what_it_needs() -> None:
-    assert cluster._resources(Shape(gpus=2, cpu_milli=1500)) == {"GPU": 2, "CPU": 1.5}
+    assert cluster._resources(Shape(gpus=2, cpu_milli=1500), None) == {"GPU": 2, "CPU": 1.5}
 
 
 @pytest.mark.parametrize("shape", [Shape(gpus=1), Shape(gpus=8, cpu_milli=1, memory_mib=3), Shape(cpu_milli=12_345)])
 def test_a_shape_comes_back_from_ray_as_it_was_asked(shape: Shape) -> None:
-    assert cluster._shape(cluster._resources(shape)) == shape
+    asked = cluster._resources(shape, None)
+    assert (cluster._shape(asked), cluster._part(asked)) == (shape, None)
+
+
+@pytest.mark.parametrize(
+    ("part", "want"),
+    [
+        (Slice(profile="1g.10gb"), {"CPU": 1.5, "mig-1g.10gb": 1}),
+        (Slice(share=2_500), {"CPU": 1.5, "GPU": 0.25}),
+        (Slice(share=3_333), {"CPU": 1.5, "GPU": 0.3333}),
+    ],
+)
+def test_part_of_a_card_comes_back_from_ray_as_it_was_asked(part: Slice, want: dict[str, float]) -> None:
+    asked = cluster._resources(Shape(cpu_milli=1500), part)
+    assert asked == want
+    assert (cluster._shape(asked), cluster._part(asked)) == (Shape(cpu_milli=1500), part)
+
+
+SLICES = {
+    "nothing": ({"CPU": 4.0}, {}),
+    "GPUs in ten-thousandths": ({"GPU": 1.75}, {"shared": 17_500}),
+    "partitions by their profile": ({"mig-1g.10gb": 7.0, "mig-3g.40gb": 2.0}, {"mig-1g.10gb": 7, "mig-3g.40gb": 2}),
+    "what groups hold is not counted twice": ({"mig-1g.10gb": 1.0, "mig-1g.10gb_group_0_ab": 1.0}, {"mig-1g.10gb": 1}),
+    "another resource is none": ({"migration": 1.0, "mig-": 1.0}, {}),
+}
+
+
+@pytest.mark.parametrize(("resources", "want"), SLICES.values(), ids=SLICES)
+def test_parts_of_cards(resources: dict[str, float], want: dict[str, int]) -> None:
+    assert cluster._slices(resources) == want
 
 
 def group(name: str, namespace: str) -> private.GroupFact:

@@ -9,12 +9,15 @@ import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when Serve is imported
 
-from fleet_app.adapters import serve_demand, serve_fences, serve_groups, serve_private  # noqa: E402
+from fleet_app.adapters import board, serve_demand, serve_fences, serve_groups, serve_private  # noqa: E402
 from fleet_app.adapters.serve_board import Outlook  # noqa: E402
 from fleet_app.adapters.serve_fences import Standing  # noqa: E402
+from fleet_app.engine.cards import Slice  # noqa: E402
 from fleet_app.engine.errors import RequestError  # noqa: E402
+from fleet_app.engine.policy import Affinity  # noqa: E402
 from fleet_app.engine.values import Shape  # noqa: E402
-from fleet_app.worker.contract import Demand  # noqa: E402
+from fleet_app.worker import contract  # noqa: E402
+from fleet_app.worker.contract import Demand, decode, encode  # noqa: E402
 
 TARGETS = {
     "what is granted is started": ({"wanted": 3, "granted": 3, "running": 1}, 3),
@@ -50,6 +53,8 @@ SHAPES = {
     "a part of a CPU in thousandths": ({"GPU": 1, "CPU": 0.1}, Shape(gpus=1, cpu_milli=100)),
     "memory in MiB, rounded up": ({"GPU": 1, "memory": 2**20 + 1}, Shape(gpus=1, memory_mib=2)),
     "a custom resource of none": ({"GPU": 1, "slot": 0}, Shape(gpus=1)),
+    "a share is no GPU in it": ({"GPU": 0.5, "CPU": 1}, Shape(cpu_milli=1000)),
+    "nor is a partition": ({"mig-1g.10gb": 1, "CPU": 1}, Shape(cpu_milli=1000)),
 }
 
 
@@ -58,14 +63,35 @@ def test_shape_of(bundle: dict[str, float], want: Shape) -> None:
     assert serve_demand.shape_of(bundle) == want
 
 
+PARTS = {
+    "whole GPUs": ({"GPU": 2.0}, None),
+    "a share": ({"GPU": 0.25}, Slice(share=2_500)),
+    "a partition": ({"mig-3g.40gb": 1.0, "CPU": 2}, Slice(profile="3g.40gb")),
+}
+
+
+@pytest.mark.parametrize(("bundle", "want"), PARTS.values(), ids=PARTS)
+def test_part_of(bundle: dict[str, float], want: Slice | None) -> None:
+    assert serve_demand.part_of(bundle) == want
+
+
 REFUSED = {
     "no GPU": ({"CPU": 1.0}, {"team": "search"}, "placement_group_bundles"),
-    "a part of a GPU": ({"GPU": 0.5}, {"team": "search"}, "placement_group_bundles"),
+    "more than a GPU by a part": ({"GPU": 1.5}, {"team": "search"}, "placement_group_bundles"),
+    "two partitions": ({"mig-1g.10gb": 2}, {"team": "search"}, "placement_group_bundles"),
+    "a partition beside a GPU": ({"mig-1g.10gb": 1, "GPU": 1}, {"team": "search"}, "placement_group_bundles"),
+    "a partition beside a share": ({"mig-1g.10gb": 1, "GPU": 0.5}, {"team": "search"}, "placement_group_bundles"),
     "a custom resource": ({"GPU": 1, "slot": 1}, {"team": "search"}, "placement_group_bundles"),
     "no team": ({"GPU": 1}, {}, "policy_kwargs.team"),
     "a team that is no name": ({"GPU": 1}, {"team": 7}, "policy_kwargs.team"),
     "a floor below nothing": ({"GPU": 1}, {"team": "search", "floor": -1}, "policy_kwargs.floor"),
     "a floor that is no number": ({"GPU": 1}, {"team": "search", "floor": "2"}, "policy_kwargs.floor"),
+    "a level that is no name": ({"GPU": 1}, {"team": "search", "spread": True}, "policy_kwargs.spread"),
+    "none on a node": ({"GPU": 1}, {"team": "search", "per_node": 0}, "policy_kwargs.per_node"),
+    "so many on a node that is no number": ({"GPU": 1}, {"team": "search", "per_node": "2"}, "policy_kwargs.per_node"),
+    "services that are no list": ({"GPU": 1}, {"team": "search", "apart_from": "a.B"}, "policy_kwargs.apart_from"),
+    "services that are no names": ({"GPU": 1}, {"team": "search", "apart_from": [7]}, "policy_kwargs.apart_from"),
+    "itself": ({"GPU": 1}, {"team": "search", "apart_from": ["shop.Echo"]}, "policy_kwargs.apart_from"),
 }
 
 
@@ -82,6 +108,30 @@ def test_the_floor_is_what_serve_never_goes_below_unless_it_is_given() -> None:
         for keywords in ({"team": "search"}, {"team": "search", "floor": 0})
     ]
     assert floors == [2, 0]
+
+
+def test_where_replicas_are_to_be_is_said_with_the_demand() -> None:
+    paper = PaperBoard()
+    desk = serve_demand.Desk(paper)  # type: ignore[arg-type]
+    wish = {"team": "search", "spread": "leaf", "per_node": 2, "apart_from": ["shop.Embed"]}
+    desk.announce(serve_demand.ask_of("shop.Echo", {"GPU": 1}, wish, min_replicas=1), 1)
+    (said,) = paper.published
+    assert (said.spread, said.per_node, said.apart_from) == ("leaf", 2, ("shop.Embed",))
+    (view,) = board_view({"shop.Echo": said})
+    assert view.affinity == Affinity(service="shop.Echo", spread="leaf", per_node=2, apart_from=("shop.Embed",))
+
+
+def test_who_says_nothing_of_that_asks_for_nothing() -> None:
+    paper = PaperBoard()
+    desk = serve_demand.Desk(paper)  # type: ignore[arg-type]
+    desk.announce(serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=1), 1)
+    (view,) = board_view({"shop.Echo": paper.published[0]})
+    assert view.affinity is None
+
+
+def board_view(posted: dict[str, Demand]) -> list[object]:
+    """Return demands as the arbiter reads them from the board."""
+    return [board._demand(decode(Demand, encode(one))) for one in posted.values()]
 
 
 class PaperBoard:
@@ -136,8 +186,8 @@ def test_replicas_that_wait_are_announced_only_while_the_policy_is_not_asked() -
     assert [demand.wanted for demand in board.published] == [1, 2]
 
 
-def fence(name: str, node: str = "a", gpus: int = 1, cpu_milli: int = 1000) -> Standing:
-    return Standing(group_id=name, name=name, node_id=node, shape=Shape(gpus=gpus, cpu_milli=cpu_milli))
+def fence(name: str, node: str = "a", gpus: int = 1, cpu_milli: int = 1000, part: Slice | None = None) -> Standing:
+    return Standing(group_id=name, name=name, node_id=node, shape=Shape(gpus=gpus, cpu_milli=cpu_milli), part=part)
 
 
 ONE = Shape(gpus=1, cpu_milli=1000)
@@ -175,8 +225,26 @@ def test_a_service_prefers_its_own_fences_and_takes_none_that_wastes_a_gpu_or_is
         fence("fleet/h/a/immediate", gpus=2),
         fence("fleet/g/shop.Echo/1", cpu_milli=500),
     ]
-    found = [usable.name for usable in serve_fences.by_preference("shop.Echo", ONE, fences)]
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1, "CPU": 1}, {"team": "search"}, min_replicas=1)
+    found = [usable.name for usable in serve_fences.by_preference(ask, fences)]
     assert found == ["fleet/g/shop.Echo/2", "fleet/g/other/1"]
+
+
+def test_a_replica_with_part_of_a_card_takes_a_fence_with_that_part_alone() -> None:
+    shares = [Slice(share=5_000), Slice(share=2_500), Slice(profile="1g.10gb"), None]
+    fences = [fence(f"fleet/g/other/{number}", gpus=0, part=share) for number, share in enumerate(shares)]
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 0.25, "CPU": 1}, {"team": "search"}, min_replicas=1)
+    assert [usable.name for usable in serve_fences.by_preference(ask, fences)] == ["fleet/g/other/1"]
+    said = contract.Fence(group_id="f", node_id="a", gpus=0, cpu_milli=1000, memory_mib=0, share=2_500)
+    assert serve_fences.serves(serve_fences.told(said), ask.shape, ask.part)
+
+
+def test_what_is_said_of_a_service_names_the_part_of_a_card() -> None:
+    board = PaperBoard()
+    desk = serve_demand.Desk(board)  # type: ignore[arg-type]
+    for bundle in ({"GPU": 0.25}, {"mig-1g.10gb": 1}):
+        desk.announce(serve_demand.ask_of("shop.Echo", bundle, {"team": "search"}, min_replicas=0), 1)
+    assert [(said.gpus, said.share, said.partition) for said in board.published] == [(0, 2_500, ""), (0, 0, "1g.10gb")]
 
 
 ENTRIES = {

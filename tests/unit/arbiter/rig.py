@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fleet_app.arbiter import inbox
 from fleet_app.arbiter.book import Book
+from fleet_app.arbiter.cards import on_cards
 from fleet_app.arbiter.inbox import Request, Submit
 from fleet_app.arbiter.journal import Journal, JournalReader
 from fleet_app.arbiter.loop import Loop
@@ -139,9 +140,11 @@ class Rig:
             sorted(world.notices.items()),
             sorted(world.members.items()),
             sorted(world.grants.items()),
+            sorted(world.layouts.items()),
         )
         waiting = [path.name for path, _ in inbox.waiting(self.home)]
-        return (waiting, repr(calm), repr(list(self._book.grants)), self._book.meta.get("ingested"), repr(outside))
+        kept = (*self._book.grants, *self._book.recuts)
+        return (waiting, repr(calm), repr(kept), self._book.meta.get("ingested"), repr(outside))
 
     # Looking.
 
@@ -184,6 +187,12 @@ class Rig:
             name = node.labels["fleet/node"]
             if node.alive and not promised[name].fits(node.total):
                 raise BrokenError(f"{name} is promised twice: {promised[name]} of {node.total}")
+            used = self.world.slices_used(node.node_id) if node.alive else {}
+            if any(count > node.slices.get(sort, 0) for sort, count in used.items()):
+                raise BrokenError(f"{name} has {node.slices}, and {used} is in use")
+        for card, on in on_cards(book).items():
+            if sum(one.share for one in on) > 10_000:
+                raise BrokenError(f"{card} is promised twice: {on}")
 
     def _check_jobs(self, book: Book) -> None:
         for job_id, job in self.world.running().items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet_app.arbiter import status
-from fleet_app.arbiter.inbox import MoveBoundary
+from fleet_app.arbiter.inbox import MoveBoundary, StayBoundary
 from fleet_app.arbiter.notes import What
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import NodeClass
@@ -85,6 +85,39 @@ def test_what_is_refused(asked: MoveBoundary, why: str, shared: Rig) -> None:
     shared.run(1.0)
     assert why in str(shared.notes(What.REFUSED, asked.nodes[0])[0]["why"])
     assert set(classes(shared).values()) == {"serving ready", "training ready"}
+
+
+def test_a_crossing_is_called_off_and_the_node_is_open_again(shared: Rig) -> None:
+    """B6: also across a death; and another may cross in the same week."""
+    shared.world.behaviours["llm"] = Behaviour(steps=1000, ack_every=500)
+    shared.submit("llm", kind="gang", gpus=4)
+    shared.at(4.0, lambda: shared.post(cross("t1")))
+    shared.run(8.0)
+    assert classes(shared)["t1"] == "training cordoned serving"
+    shared.post(StayBoundary(nodes=("t1",), who="grace"))
+    shared.run(10.0)
+    shared.drop()
+    shared.run(12.0)
+    assert classes(shared)["t1"] == "training ready"
+    assert shared.phases() == {"llm": Phase.DRAINING}
+    (told,) = shared.notes(What.CROSSING_CALLED_OFF, "t1")
+    assert (told["stays"], told["to"], told["who"]) == ("training", "serving", "grace")
+    shared.post(cross("t2"))
+    shared.run(16.0)
+    assert classes(shared) == {"s1": "serving ready", "t1": "training ready", "t2": "serving ready"}
+
+
+def test_what_cannot_be_called_off(shared: Rig) -> None:
+    shared.post(StayBoundary(nodes=("t1",), who="grace"))
+    shared.run(2.0)
+    shared.post(cross("t1"))
+    shared.run(6.0)
+    shared.post(StayBoundary(nodes=("t1",), who="grace"))
+    shared.run(8.0)
+    why = [str(note["why"]) for note in shared.notes(What.REFUSED, "t1")]
+    assert "no node of that name crosses" in why[0]
+    assert "serving's already" in why[1]
+    assert classes(shared)["t1"] == "serving ready"
 
 
 def test_no_node_crosses_twice_in_a_week(shared: Rig, tmp_path: Path) -> None:

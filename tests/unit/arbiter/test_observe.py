@@ -212,21 +212,16 @@ def test_what_is_cached_on_a_node_is_a_fact_of_it() -> None:
 
 
 PARTITIONS = {
-    "whole GPUs are for whole work": ({}, 8, []),
-    "and so they are when the label says so": ({"partition": "whole"}, 8, []),
-    "a shared card is one of the GPUs that Ray counts": ({"partition": "shared"}, 0, [("shared",)] * 8),
-    "of cut cards Ray counts the partitions": ({"partition": "mig-2g.20gb"}, 0, [("2g.20gb",) * 3] * 2),
-    "what nobody understands is for nobody": ({"partition": "odd"}, 0, []),
+    "whole GPUs are for whole work": ({}, 8),
+    "and so they are when the label says so": ({"partition": "whole"}, 8),
+    "those that are shared are not": ({"partition": "shared"}, 0),
+    "nor those of a node that is cut": ({"partition": "mig-2g.20gb"}, 0),
+    "what nobody understands is for nobody": ({"partition": "odd"}, 0),
 }
 
 
-@pytest.mark.parametrize(("labels", "gpus", "layouts"), PARTITIONS.values(), ids=PARTITIONS)
-def test_whole_work_gets_no_part_of_a_card(
-    labels: Mapping[str, str], gpus: int, layouts: list[tuple[str, ...]]
-) -> None:
+@pytest.mark.parametrize(("labels", "gpus"), PARTITIONS.values(), ids=PARTITIONS)
+def test_whole_work_gets_no_part_of_a_card(labels: Mapping[str, str], gpus: int) -> None:
     """V1, whatever the policy says of slices."""
-    seen = view(**labels)
-    seen = replace(seen, labels={**seen.labels, "ray.io/accelerator-type": "H100"})
-    (found,) = nodes_seen(facts(1.0, seen), policy(), {}, {})
+    (found,) = nodes_seen(facts(1.0, view(**labels)), policy(), {}, {})
     assert found.capacity.gpus == gpus
-    assert [card.layout for card in found.cards] == layouts

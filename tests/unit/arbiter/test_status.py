@@ -17,9 +17,10 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold, Plan
+from fleet_app.engine.policy import Slicing
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, node, policy, service, shape, state, used
+from tests.builders import backfill, cards, gang, node, policy, service, shape, sliced, state, used
 
 JOB = Job(entrypoint="true")
 
@@ -147,11 +148,44 @@ def test_a_planned_start_is_shown_in_the_queue_and_explained() -> None:
     assert (row["planned_at"], row["planned_after"]) == (700.0, "runs")
 
 
+def test_an_estimate_is_in_numbers_and_in_words() -> None:
+    snapshot = decided(node("n1"), gang("runs", on=("n1",), max_run_s=100.0), backfill("waits", gpus=8))
+    row = status.explain(snapshot, policy(), "waits")
+    assert row["estimate"] == {
+        "at": 220.0,
+        "beyond": False,
+        "after": ("runs",),
+        "because": "",
+        "sentence": "in about 3 min 30 s, when runs has left, if all goes as declared and nobody else comes",
+    }
+    assert status.explain(snapshot, policy(), "runs")["estimate"] is None
+
+
 def test_what_could_be_smaller_has_its_price() -> None:
     seen = state(node("n1"), service("chat", wanted=4, on=["n1"] * 4), used("chat", 20, until=86_400.0))
     (row,) = status.recommendations(Snapshot(at=86_400.0, state=seen, plan=Plan()), policy(), 2.5)
     assert (row["enough"], row["saved_gpus"], row["saved_per_day"]) == (2, 2, 120.0)
     assert status.recommendations(None, policy(), 2.5) == []
+
+
+def test_cards_and_who_has_part_of_one_are_shown() -> None:
+    job = sliced("job", profile="1g.10gb", on=("n1", 0))
+    snapshot = decided(node("n1", gpus=0, cards=cards(("1g.10gb",) * 7, ("shared",))), job)
+    (row,) = status.nodes(snapshot, [record(job)], [], policy())
+    first, second = row["cards"]  # type: ignore[misc]  # a list
+    assert (first["layout"], second["layout"], second["users"]) == (["1g.10gb"] * 7, ["shared"], [])
+    assert [(user["what"], user["part"]["text"]) for user in first["users"]] == [("job", "a partition 1g.10gb")]
+    (row,) = status.workloads([record(job)], snapshot, policy())
+    assert (row["part"], row["card"]) == ({"profile": "1g.10gb", "share": 0, "text": "a partition 1g.10gb"}, 0)
+
+
+def test_which_cards_should_be_cut_is_recommended() -> None:
+    rules = policy(slicing=Slicing(repartition=True))
+    seen = state(node("n1", gpus=2, cards=cards((), ()), accelerator="H100"), sliced("job", profile="1g.10gb"))
+    snapshot = Snapshot(at=5.0, state=seen, plan=decide(seen, rules, 5.0))
+    (row,) = status.recommendations(snapshot, rules, 1.0)
+    assert (row["kind"], row["subject"]) == ("layout", "n1")
+    assert row["sentence"] == "cards 0, 1 should be 7 x 1g.10gb: job waits for it"
 
 
 def test_everything_is_json() -> None:

@@ -60,6 +60,16 @@ CARDS = {
         {"cards": [{"index": 0, "layout": ["3g.40gb", "1g.10gb"]}, {"index": 1, "layout": ["1g.10gb"]}]},
         "2 x 1g.10gb, 1 x 3g.40gb",
     ),
+    "who is on them, and what they become, too": (
+        {
+            "cards": [
+                {"layout": ["shared"], "users": [{"what": "job", "part": {"profile": "", "share": 2_500}}]},
+                {"layout": [], "becomes": ["3g.40gb", "3g.40gb"], "users": []},
+                {"layout": ["1g.10gb"], "becomes": [], "users": []},
+            ]
+        },
+        "1 x 1g.10gb, 1 x shared, 1 x 0.25 GPU used, 1 > 3g.40gb+3g.40gb, 1 > whole",
+    ),
 }
 
 

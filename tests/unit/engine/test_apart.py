@@ -23,6 +23,11 @@ def ruled(*affinities: Affinity) -> Policy:
     return replace(policy(), affinities=affinities)
 
 
+def wishing(one: Service, **wish: object) -> Service:
+    """Return a service that asks itself where its replicas are to be."""
+    return replace(one, affinity=Affinity(service=one.name, **wish))  # type: ignore[arg-type]  # fields of an Affinity
+
+
 ONE_EACH = ruled(Affinity(service="chat", per_node=1))
 APART = ruled(Affinity(service="chat", apart_from=("other",)))
 CHAT_2 = service(wanted=2)
@@ -54,6 +59,34 @@ CASES: dict[str, tuple[Policy, list[Node | Workload | Service], dict[str, int]]]
         [*LEAVES, service(wanted=4, spread=True)],
         {"v1": 1, "v2": 1, "v3": 1, "v4": 1},
     ),
+    "a service may ask for that itself": (
+        policy(),
+        [*TWO, wishing(service(wanted=5), per_node=1)],
+        {"v1": 1, "v2": 1},
+    ),
+    "beside what the policy says the stricter holds": (
+        ruled(Affinity(service="chat", per_node=2)),
+        [*TWO, wishing(service(wanted=5), per_node=1)],
+        {"v1": 1, "v2": 1},
+    ),
+    "whichever of them that is": (ONE_EACH, [*TWO, wishing(service(wanted=5), per_node=2)], {"v1": 1, "v2": 1}),
+    "over which level the policy says first": (
+        ruled(Affinity(service="chat", spread="leaf")),
+        [*LEAVES, wishing(service(wanted=4), spread="spine")],
+        {"v1": 2, "v3": 2},
+    ),
+    "else the service": (ONE_EACH, [*LEAVES, wishing(service(wanted=2), spread="leaf")], {"v1": 1, "v3": 1}),
+    "apart from another that it names": (policy(), [*TWO, OTHER, wishing(CHAT_2, apart_from=("other",))], {"v2": 2}),
+    "whoever of one team names the other": (
+        policy(),
+        [*TWO, wishing(OTHER, apart_from=("chat",)), CHAT_2],
+        {"v2": 2},
+    ),
+    "but of two teams only who asks is kept away": (
+        policy(),
+        [*TWO, wishing(replace(OTHER, team="research"), apart_from=("chat",)), CHAT_2],
+        {"v1": 2},
+    ),
     "a grant that is taken back is in nobody's way": (
         APART,
         [TWO[0], service("other", grants=[grant("g", node="v1", occupied=False)]), service(wanted=1)],
@@ -76,7 +109,7 @@ def test_nobody_is_drained_where_it_would_not_help_and_it_says_why() -> None:
     [wait] = plan.waits
     assert (wait.workload, wait.reason, wait.asked, wait.available) == ("chat", Reason.APART, 1, 0)
     told = explain(facts, APART, 100.0, "chat").sentence
-    assert "it would be beside what the policy keeps it from" in told
+    assert "it would be beside what it is kept apart from" in told
 
 
 def test_who_is_in_the_way_elsewhere_is_drained_there() -> None:

@@ -59,7 +59,7 @@ SENTENCES: dict[str, tuple[list[Node | Workload | Service], str]] = {
     ),
     "a card is being cut": (
         [node("n1", gpus=1, cards=cards([]), accelerator="h100"), sliced("x", profile="1g.10gb")],
-        "needs a partition 1g.10gb; a card is being cut for it",
+        "needs a partition 1g.10gb; it waits for an empty card to be cut for it",
     ),
     "it starts": (
         [SHARED, sliced("x", share=0.5)],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.compaction import Compaction, compact
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Affinity, Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
@@ -28,6 +30,8 @@ def moves(found: Compaction) -> list[str]:
 def chat(*on: str, **more: object) -> Service:
     return service("chat", on=on, **more)  # type: ignore[arg-type]  # a test's keywords
 
+
+APART = replace(service("other"), affinity=Affinity(service="other", apart_from=("chat",)))
 
 CASES: dict[str, tuple[list[Node | Workload | Service | Booking], list[str]]] = {
     "two nodes with a replica each become one": (
@@ -140,6 +144,18 @@ CASES: dict[str, tuple[list[Node | Workload | Service | Booking], list[str]]] = 
     ),
     "what has not started stays": (
         [*nodes(2), gang("firm", on=["n1"], gpus=1), backfill("b", on=["n2"], phase=Phase.ADMITTED)],
+        [],
+    ),
+    "a service that asks to be apart stays": (
+        [*serving(2), replace(chat("n1", "n2"), affinity=Affinity(service="chat", per_node=1))],
+        [],
+    ),
+    "and whom it is to be apart from": (
+        [
+            *serving(2),
+            chat("n1", "n2"),
+            replace(service("other"), affinity=Affinity(service="other", apart_from=("chat",))),
+        ],
         [],
     ),
     "a service that is spread stays spread": ([*serving(2), chat("n1", "n2", spread=True)], []),

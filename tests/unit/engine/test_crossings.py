@@ -1,4 +1,4 @@
-"""B4, B5: a node that crosses is closed, then of the other class, and its GPUs count for that class's nominal."""
+"""B4 to B6: a node that crosses is closed, then of the other class, and its GPUs count for that class's nominal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_app.engine.crossings import as_seen, shifted
+from fleet_app.engine.boundary import crossed_within_a_week
+from fleet_app.engine.crossings import as_seen, called_off, shifted
+from fleet_app.engine.forecast import WEEK_S
 from fleet_app.engine.policy import Boundary, Quota
 from fleet_app.engine.values import Condition, Crossing, NodeClass
 from tests.builders import crossing, node, policy, team
@@ -47,6 +49,26 @@ SEEN = {
 def test_how_a_node_is_seen(there: object, crosses: Crossing | None, want: object) -> None:
     found = as_seen(there, crosses)  # type: ignore[arg-type]  # a node
     assert (found.node_class, found.condition) == want
+
+
+OFF = {
+    "a first crossing leaves nothing": (crossing("a"), None),
+    "a way back leaves that it had crossed, longer ago than a week": (
+        replace(crossing("a", to=NodeClass.TRAINING, at=2 * WEEK_S), home=NodeClass.TRAINING),
+        crossing("a", at=WEEK_S, moved_at=WEEK_S),
+    ),
+    "also where nodes have pools": (
+        replace(crossing("a", to=NodeClass.TRAINING, at=2 * WEEK_S), home=NodeClass.TRAINING, machine="m", pool="p"),
+        crossing("a", at=WEEK_S, moved_at=WEEK_S),
+    ),
+}
+
+
+@pytest.mark.parametrize(("begun", "want"), OFF.values(), ids=OFF)
+def test_what_is_left_of_a_crossing_that_is_called_off(begun: Crossing, want: Crossing | None) -> None:
+    """B6: and a way back that was called off is not counted in the week."""
+    assert called_off(begun) == want
+    assert crossed_within_a_week([want] if want else [], 2 * WEEK_S) == []
 
 
 TREE = (

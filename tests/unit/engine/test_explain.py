@@ -14,7 +14,21 @@ from fleet_app.engine.plan import Reason, Wait
 from fleet_app.engine.policy import Headroom, Policy
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, booking, gang, grant, node, nodes, policy, service, shape, state, team, transfer
+from tests.builders import (
+    backfill,
+    booking,
+    gang,
+    grant,
+    node,
+    nodes,
+    policy,
+    service,
+    shape,
+    sliced,
+    state,
+    team,
+    transfer,
+)
 
 RULES = policy(team("research", nominal=64), team("guest", nominal=0), team("serving", nominal=16))
 SPINES = [*nodes(4, at="s1/l1"), *nodes(4, prefix="m", at="s2/l1")]
@@ -118,6 +132,14 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service | Booking], str]] = {
         "starts in the next cycle on n2: n2 fits",
     ),
     "it runs": ([node("n1"), gang("x", on=["n1"])], "is running on n1"),
+    "it has a partition": (
+        [node("n1"), sliced("x", profile="1g.10gb", on=("n1", 2))],
+        "is running on card 2 of n1, with a partition 1g.10gb",
+    ),
+    "it has a share": (
+        [node("n1"), sliced("x", share=0.25, on=("n1", 0))],
+        "is running on card 0 of n1, with 0.25 of a shared GPU",
+    ),
     "it drains": (
         [node("n1"), gang("x", on=["n1"], phase=Phase.DRAINING, deadline_at=130.0, drained_for="chat")],
         "is draining for chat: 30 s left on n1",

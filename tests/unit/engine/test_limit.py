@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_app.engine import reclaim
+from fleet_app.engine import notices
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.ledger import Ledger
@@ -60,7 +60,7 @@ def test_whether_so_many_more_may_be_asked(most: int | None, before: int, more: 
     ledger = Ledger(state(), rules(most), 10.0)
     ledger.memo.asked = before
     victims = tuple(backfill(f"v{number}") for number in range(more))
-    assert reclaim.may_ask_now(ledger, victims) is want
+    assert notices.may_ask_now(ledger, victims) is want
 
 
 def test_the_first_asks_all_that_it_needs_however_many() -> None:

@@ -1,4 +1,4 @@
-"""Who comes first (O1, O2, O8, O9), and which class a workload has."""
+"""Who comes first (O1, O2, O8, O10), and which class a workload has."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SHORTEST = {
 
 @pytest.mark.parametrize(("declared", "want"), SHORTEST.values(), ids=SHORTEST)
 def test_shorter_work_first(declared, want) -> None:
-    """O9."""
+    """O10."""
     rules = replace(policy(), ordering=Ordering(shortest_first=True))
     given = [gang(name, max_run_s=run_s, submitted_at=float(at)) for at, (name, run_s) in enumerate(declared)]
     assert [one.name for one in queue(given, ranking(rules, 100.0))] == want

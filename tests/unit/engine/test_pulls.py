@@ -1,4 +1,4 @@
-"""Who fetches what now, and who waits for whom: limits, replicas first, nobody for ever (G1 to G4)."""
+"""Who fetches what now, and who waits for whom: limits, replicas first, nobody for ever (G1 to G5)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Plan, Reason
-from fleet_app.engine.policy import Policy, Pulls, Source
+from fleet_app.engine.plan import Admit, AdmitSlice, Grow, Plan, Reason
+from fleet_app.engine.policy import Policy, Pulls, Slicing, Source
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
 from tests import virtual
-from tests.builders import backfill, gang, grant, node, nodes, policy, service, state
+from tests.builders import backfill, cards, gang, grant, node, nodes, policy, service, sliced, state
 
 IMAGE = Artifact(name="image", size_mib=10_240, source="registry")
 WEIGHTS = Artifact(name="weights", size_mib=20_480, source="store")
@@ -131,6 +131,78 @@ def test_ten_gib_take_so_long(said: str, gbit_per_s: int) -> None:
     plan = decided(node("n1"), gang("a", artifacts=(IMAGE,)), rules=limited(gbit_per_s=gbit_per_s))
     [admitted] = [action for action in plan.actions if isinstance(action, Admit)]
     assert admitted.why == f"n1 fits; pulls 10.0 GiB from registry, {said}"
+
+
+SMALL = backfill("small", on=["n1"], minimum=1, at_most=4, artifacts=NEEDS)
+"""Runs with one member of four, on the first of four nodes."""
+
+GROWS: dict[str, tuple[list[Node | Workload | Service], tuple[str, ...]]] = {
+    "as many as may fetch at once": ([*FOUR, SMALL], ("n2", "n3")),
+    "beside those who fetch already": ([*FOUR, SMALL, BEGINS], ("n2",)),
+    "not while too many do": ([*FOUR, SMALL, replace(BEGINS, name="b", nodes=("n3",)), BEGINS], ()),
+    "all of them where nothing has to be fetched": ([*FOUR, replace(SMALL, artifacts=())], ("n2", "n3", "n4")),
+    "where it is there already, too": (
+        [node("n1"), *(replace(one, cached=("image",)) for one in nodes(2, first=2)), node("n4"), SMALL],
+        ("n2", "n3", "n4"),
+    ),
+    "members that joined a moment ago fetch still": (
+        [*FOUR, replace(SMALL, nodes=("n1", "n2"), grown_at=99.0)],
+        (),
+    ),
+    "until they have had the time that it takes": (
+        [*FOUR, replace(SMALL, nodes=("n1", "n2"), grown_at=70.0)],
+        ("n3", "n4"),
+    ),
+    "or until it is there": (
+        [
+            *(replace(one, cached=("image",)) for one in nodes(2)),
+            *nodes(2, first=3),
+            replace(SMALL, nodes=("n1", "n2"), grown_at=99.0),
+        ],
+        ("n3", "n4"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), GROWS.values(), ids=GROWS)
+def test_members_join_as_they_may_fetch(parts: list[Node | Workload | Service], want: tuple[str, ...]) -> None:
+    """10 GiB for two take 17 s at 10 Gbit/s."""
+    grown = [one for one in decided(*parts, rules=limited(gbit_per_s=10)).actions if isinstance(one, Grow)]
+    assert [one.nodes for one in grown] == ([want] if want else [])
+
+
+def test_where_no_speed_is_known_members_count_in_the_cycle_in_which_they_join() -> None:
+    (grown,) = decided(*FOUR, replace(SMALL, nodes=("n1", "n2"), grown_at=99.0)).actions
+    assert isinstance(grown, Grow)
+    assert grown.nodes == ("n3", "n4")
+    assert grown.why == "nobody waits for the room; 4 of 4 members; pulls 20.0 GiB from registry"
+
+
+def test_one_member_joins_where_nobody_fetches_however_much_it_needs() -> None:
+    two = (IMAGE, replace(IMAGE, name="data"))
+    (grown,) = decided(*FOUR, replace(SMALL, artifacts=two), rules=limited(1)).actions
+    assert isinstance(grown, Grow)
+    assert grown.nodes == ("n2",)
+
+
+def test_a_node_takes_no_more_members_pulls_than_it_may() -> None:
+    other = replace(BEGINS, nodes=("n2",), shape=replace(BEGINS.shape, gpus=1), artifacts=(WEIGHTS,))
+    plan = decided(*FOUR, SMALL, other, rules=limited(9, most_per_node=1))
+    assert [one.nodes for one in plan.actions if isinstance(one, Grow)] == []
+
+
+def test_who_waits_for_a_slice_waits_for_its_pulls_too() -> None:
+    rules = replace(limited(1), slicing=Slicing())
+    card = node("v1", accelerator="h100", gpus=0, cards=cards(("shared",)))
+    jobs = [sliced(name, share=0.2, artifacts=NEEDS, submitted_at=at) for at, name in enumerate("ab")]
+    facts = [card, *jobs, sliced("c", share=0.2, submitted_at=5.0)]
+    plan = decided(*facts, rules=rules)
+    starts_now = {one.workload: one.why for one in plan.actions if isinstance(one, AdmitSlice)}
+    assert sorted(starts_now) == ["a", "c"]
+    assert starts_now["a"].endswith("; pulls 10.0 GiB from registry")
+    assert pulling(plan) == {"b": (1, 0, ("a",))}
+    sentence = explain(state(*facts), rules, 100.0, "b").sentence
+    assert sentence == "1 pull would begin for it at registry, where 0 more may now; a is first"
 
 
 def test_everybody_has_a_turn_and_nothing_wedges() -> None:

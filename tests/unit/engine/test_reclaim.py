@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_app.engine import reclaim
+from fleet_app.engine import notices, reclaim
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.reclaim import EXACT_UP_TO
@@ -297,7 +297,7 @@ def test_when_even_all_borrowers_are_not_enough_for_the_books_nobody_leaves() ->
 def test_notices_end_at_the_deadline_of_the_contract() -> None:
     leavers = [lent("z", "n1", grace_s=30.0), lent("a", "n1", grace_s=9999.0)]
     ledger = Ledger(state(node("n1"), *leavers), policy(longest_grace_s=600.0), NOW)
-    found = list(reclaim.notices(ledger, leavers, "x", "because"))
+    found = list(notices.asked(ledger, leavers, "x", "because"))
     assert [(one.workload, one.beneficiary, one.deadline_at) for one in found] == [
         ("a", "x", NOW + 600.0),
         ("z", "x", NOW + 30.0),

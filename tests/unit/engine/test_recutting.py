@@ -20,7 +20,8 @@ from tests.builders import backfill, cards, gang, node, part, policy, service, s
 
 SEVENTHS = ("1g.10gb",) * 7
 HALVES = ("3g.40gb", "3g.40gb")
-RULES = policy(slicing=Slicing(repartition=True, settle_s=100.0))
+RULES = policy(slicing=Slicing(repartition=True, settle_s=100.0, whole_nodes=False))
+TOGETHER = policy(slicing=Slicing(repartition=True, settle_s=100.0))
 CHAT = service("chat", gpus=0, slice=part(profile="1g.10gb"), wanted=1)
 
 
@@ -150,6 +151,57 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
     "nor one that others use": (
         [node("n1", gpus=0, cards=[Card(index=0, layout=("shared",), foreign=(part(share=0.1),), idle_since=0.0)])],
         RULES,
+        1e6,
+        {},
+    ),
+    "where cards change together, all of a node": (
+        [small("n1", (), ()), CHAT],
+        TOGETHER,
+        0.0,
+        {("n1", 0): SEVENTHS, ("n1", 1): SEVENTHS},
+    ),
+    "to partitions of one profile, whatever else waits": (
+        [
+            small("n1", (), serving=False),
+            sliced("first", profile="1g.10gb"),
+            sliced("second", profile="3g.40gb"),
+        ],
+        TOGETHER,
+        0.0,
+        {("n1", 0): SEVENTHS},
+    ),
+    "each of two nodes for another profile": (
+        [
+            small("n1", (), serving=False),
+            small("n2", (), serving=False),
+            sliced("first", profile="1g.10gb"),
+            sliced("second", profile="3g.40gb"),
+        ],
+        TOGETHER,
+        0.0,
+        {("n1", 0): SEVENTHS, ("n2", 0): HALVES},
+    ),
+    "not a node of which one card is in use": (
+        [small("n1", (), (), serving=False), backfill("whole", gpus=1, on=["n1"]), sliced("job", profile="1g.10gb")],
+        TOGETHER,
+        0.0,
+        {},
+    ),
+    "but for a card that is cut like that already": (
+        [small("n1", SEVENTHS, ()), *(replace(CHAT, name=f"s{i}", wanted=4) for i in range(2))],
+        RULES,
+        0.0,
+        {("n1", 1): SEVENTHS},
+    ),
+    "and all of a node are whole again at once": (
+        [small("n1", SEVENTHS, ("shared",))],
+        TOGETHER,
+        100.0,
+        {("n1", 0): (), ("n1", 1): ()},
+    ),
+    "or none is": (
+        [small("n1", SEVENTHS, SEVENTHS, serving=False), sliced("job", profile="1g.10gb", on=("n1", 0))],
+        TOGETHER,
         1e6,
         {},
     ),

@@ -16,9 +16,12 @@ from tests.builders import backfill, gang, node, nodes, policy, shape, state, te
 
 NOW = 1000.0
 RULES = policy(team("research", nominal=16), team("vision", nominal=16), longest_grace_s=300.0)
+RULES = replace(RULES, drain=replace(RULES.drain, min_run_s=200.0))
 A = gang("a", team="vision", on=["n1"], max_run_s=1200.0)
 B = gang("b", team="vision", on=["n2"], max_run_s=2200.0)
 X = gang("x", nodes=2, submitted_at=100.0)
+PARTS = gang("x", groups={"wide": (1, shape(8)), "thin": (1, shape(4))}, submitted_at=100.0)
+OWN = backfill("own", gpus=8, on=["n2"], team="research", attempt=2, started_at=900.0)
 
 Parts = list[Node | Workload]
 
@@ -41,6 +44,14 @@ PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
     "its own team's backfill can be asked then": (
         [*nodes(2), A, backfill("own", gpus=8, on=["n2"], team="research"), X],
         (1500.0, "a"),
+    ),
+    "unless it was drained before, and runs undisturbed for a while": (
+        [*nodes(2), A, OWN, replace(X, submitted_at=950.0)],
+        (None, ""),
+    ),
+    "also for a while only by its own end": (
+        [*nodes(2), A, replace(OWN, max_run_s=500.0), replace(X, submitted_at=950.0)],
+        (1700.0, "own"),
     ),
     "so can what passed it": (
         [*nodes(2), A, backfill("late", gpus=8, on=["n2"], team="vision", started_at=200.0), X],
@@ -96,6 +107,27 @@ PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
         ],
         (2200.0, "c"),
     ),
+    "of several shapes too: when the last in the way is asked": ([*nodes(2), A, B, PARTS], (2500.0, "b")),
+    "the wide one on the node that comes first, the thin one beside the other": (
+        [*nodes(2), A, gang("c", team="vision", gpus=4, on=["n2"]), PARTS],
+        (1500.0, "a"),
+    ),
+    "both on nodes that hold no more than the thin one are no plan": (
+        [*nodes(2), gang("c", team="vision", gpus=4, on=["n2"]), gang("d", team="vision", gpus=2, on=["n1"]), A, PARTS],
+        (None, ""),
+    ),
+    "of several shapes, for the team's own books": (
+        [*nodes(3), replace(A, team="research"), PARTS],
+        (2200.0 - 1000.0 + 120.0 + 300.0, "a"),
+    ),
+    "of several shapes, in one domain": (
+        [
+            *(node("n1", at="s1/l1"), node("n2", at="s1/l2"), node("n3", at="s1/l2")),
+            *(A, gang("c", team="vision", on=["n3"], max_run_s=1900.0)),
+            replace(PARTS, within="leaf"),
+        ],
+        (2200.0, "c"),
+    ),
 }
 
 
@@ -126,9 +158,13 @@ PASSES = {
 }
 
 
+TWO = gang("x", groups={"a": (1, shape(8)), "b": (1, shape(8, cpus=1))}, submitted_at=100.0)
+
+
+@pytest.mark.parametrize("large", [X, TWO], ids=["of one shape", "of several"])
 @pytest.mark.parametrize(("small", "want"), PASSES.values(), ids=PASSES)
-def test_who_passes_a_planned_start(small: Workload, want: bool) -> None:
-    plan = decided(*nodes(2), HALF, X, small)
+def test_who_passes_a_planned_start(small: Workload, want: bool, large: Workload) -> None:
+    plan = decided(*nodes(2), HALF, large, small)
     assert planned(plan) == (1500.0, "half")
     assert [action.workload for action in plan.actions if isinstance(action, Admit)] == ["s"] * want
     if not want:
@@ -165,7 +201,7 @@ KEEPERS = {
 
 @pytest.mark.parametrize(("keepers", "want"), KEEPERS.values(), ids=KEEPERS)
 def test_room_is_kept_for_the_first_that_wait(keepers: int | None, want: list[str]) -> None:
-    """O10: two gangs wait for a leaf each, and a small one comes after them."""
+    """O11: two gangs wait for a leaf each, and a small one comes after them."""
     busy = [gang("busy", on=["n1"]), gang("also", on=["m1"])]
     large = [gang(f"first-{gpus}", nodes=2, gpus=gpus, within="leaf", submitted_at=8.0 - gpus) for gpus in (8, 7)]
     facts = state(*nodes(2), *nodes(2, prefix="m", at="s1/l2"), *busy, *large, gang("small", submitted_at=50.0))
@@ -175,7 +211,7 @@ def test_room_is_kept_for_the_first_that_wait(keepers: int | None, want: list[st
 
 @pytest.mark.parametrize(("keepers", "want"), KEEPERS.values(), ids=KEEPERS)
 def test_room_is_kept_for_the_first_of_several_shapes_too(keepers: int | None, want: list[str]) -> None:
-    """O10, of mixed gangs."""
+    """O11, of mixed gangs."""
     busy = [gang("busy", gpus=4, on=["n1"]), gang("also", gpus=4, on=["m1"])]
     shapes = [{"whole": (1, shape(8)), "rest": (1, shape(rest))} for rest in (5, 6)]
     large = [gang(f"rest-{at}", groups=one, within="leaf", submitted_at=float(at)) for at, one in enumerate(shapes)]

@@ -44,6 +44,16 @@ def test_a_node_carries_its_name_class_and_place_as_labels():
     }
 
 
+def test_a_node_may_have_cards_that_are_cut():
+    more = "n2, gpus: 4, accelerator: H100, partitions: {1g.10gb: 14, mig-3g.40gb: 2}"
+    node = parse_fleet(FLEET.replace("n2, gpus: 8", more)).nodes[1]
+    assert node.ray_resources() == {"mig-1g.10gb": 14.0, "mig-3g.40gb": 2.0}
+    assert node.ray_labels()["ray.io/accelerator-type"] == "H100"
+    assert check_fleet(parse_fleet(FLEET.replace("n2, gpus: 8", more)), policy()) == []
+    with pytest.raises(RequestError, match="must be the profile of a partition"):
+        parse_fleet(FLEET.replace("n2, gpus: 8", "n2, partitions: {1g.11gb: 7}"))
+
+
 def test_a_fleet_that_does_not_match_the_policy_is_told_where():
     fleet = parse_fleet(FLEET.replace("n2, gpus: 8", "n2, gpus: 4").replace(", leaf: l1", ""))
     assert [(problem.path, problem.what) for problem in check_fleet(fleet, policy())] == [

@@ -320,9 +320,11 @@ def test_a_calendar_that_cannot_be_meant_is_refused(line, says):
 
 
 def test_drains_are_limited_only_where_the_file_says_so():
-    assert to_engine(policy()).drain.most_per_cycle is None
-    limited = parse_policy(with_line("longest_grace: 5m", "longest_grace: 5m, most_per_cycle: 7"))
-    assert to_engine(limited).drain.most_per_cycle == 7
+    free = to_engine(policy()).drain
+    assert (free.most_per_cycle, free.most_at_once) == (None, None)
+    limits = "longest_grace: 5m, most_per_cycle: 7, most_at_once: 3"
+    limited = to_engine(parse_policy(with_line("longest_grace: 5m", limits))).drain
+    assert (limited.most_per_cycle, limited.most_at_once) == (7, 3)
 
 
 def test_the_engine_reads_whether_nodes_can_be_had():
@@ -504,18 +506,32 @@ def test_slices_of_cards_and_their_quota_reach_the_engine() -> None:
     assert to_engine(policy()).slicing is None
 
 
+def test_whole_gpus_have_numbers_by_accelerator_where_no_card_is_cut_too() -> None:
+    found = to_engine(parse_policy(with_line("{nominal: 48}", "{nominal: 48, quota: {h100-whole: {nominal: 16}}}")))
+    research = next(one for one in found.quotas if one.name == "research")
+    assert research.flavors == (engine.FlavorQuota(flavor="h100-whole", nominal=16),)
+
+
 FLAVORS = {
     "a flavor that is none": (
-        "{h100-whole: {nominal: 1}}",
-        "research.quota.h100-whole: is no flavor of slices",
+        "{h100-half: {nominal: 1}}",
+        "research.quota.h100-half: is no flavor: an accelerator and mig-PROFILE, shared or whole",
     ),
     "a profile that the card has not": (
         "{h200-mig-1g.10gb: {nominal: 1}}",
-        "research.quota.h200-mig-1g.10gb: is no flavor of slices",
+        "research.quota.h200-mig-1g.10gb: is no flavor:",
     ),
     "a flavor that lends more than it has": (
         "{h100-shared: {nominal: 1, lending_limit: 2}}",
         "research.quota.h100-shared.lending_limit: is 2, more than its nominal of 1",
+    ),
+    "whole GPUs of an accelerator that are lent": (
+        "{h100-whole: {nominal: 8, lending_limit: 2}}",
+        "research.quota.h100-whole.lending_limit: is given for whole GPUs, whose number is not lent",
+    ),
+    "whole GPUs of an accelerator that are borrowed": (
+        "{h100-whole: {nominal: 8, borrowing_limit: 0}}",
+        "research.quota.h100-whole.borrowing_limit: is given for whole GPUs",
     ),
 }
 

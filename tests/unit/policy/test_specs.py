@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_app.engine.cards import Slice
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Group, Kind, Workload
+from fleet_app.policy.schema import PolicyFile, Slicing
 from fleet_app.policy.specs import (
     WorkloadSpec,
     load_spec,
@@ -20,7 +22,7 @@ from fleet_app.policy.specs import (
     submission_from_mapping,
     to_workload,
 )
-from tests.unit.policy.texts import policy
+from tests.unit.policy import texts
 
 GANG = {"name": "llm", "kind": "gang", "team": "research", "nodes": 4, "gpus": 8}
 
@@ -28,6 +30,17 @@ GROUPS = {"ps": {"cpus": 16}, "actors": {"nodes": 4, "gpus": 8}}
 
 ALONE = {"nodes": ..., "gpus": ...}
 """Takes these keys out of a case."""
+
+SMALL = {**ALONE, "kind": "backfill", "team": "batch", "cpus": 0.5}
+"""Keys of a case: a job that may ask for part of a GPU."""
+
+GANG_OF_ONE = {"kind": "gang", "team": "research"}
+
+
+def policy() -> PolicyFile:
+    """Return the small policy, with cards that are cut and shared."""
+    return texts.policy().model_copy(update={"slicing": Slicing()})
+
 
 REFUSED = {
     "negative GPUs": ({"gpus": -8}, "gpus", "at least 1, not -8"),
@@ -83,13 +96,38 @@ REFUSED = {
         "notice",
         "which no member of an elastic workload would get",
     ),
+    "a least number of nodes of a group": (
+        {**ALONE, "groups": {"ps": {"cpus": 4}, "actors": {"nodes": 4, "gpus": 8, "min_nodes": 2}}},
+        "groups.actors.min_nodes",
+        "of several shapes none may leave or join alone",
+    ),
     "a least number of nodes beside groups": (
         {**ALONE, "min_nodes": 2, "groups": GROUPS},
         "min_nodes",
-        "is given beside groups",
+        "of several shapes none may leave or join alone",
     ),
-    "a partition, which nothing could be started on": ({"partition": "mig-1g.10gb"}, "partition", "only whole GPUs"),
-    "a share, which nothing could be started on": ({"share": 0.25}, "share", "only whole GPUs"),
+    "a partition of a gang": ({**SMALL, **GANG_OF_ONE, "partition": "1g.10gb"}, "partition", "gangs have whole GPUs"),
+    "a share of a gang": ({**SMALL, **GANG_OF_ONE, "share": 0.25}, "share", "gangs have whole GPUs"),
+    "a partition and a share": ({**SMALL, "partition": "1g.10gb", "share": 0.5}, "share", "beside partition"),
+    "part of a GPU and whole ones": ({**SMALL, "gpus": 1, "share": 0.5}, "gpus", "beside part of a GPU"),
+    "a partition on each of two nodes": ({**SMALL, "nodes": 2, "partition": "1g.10gb"}, "partition", "on one card"),
+    "an elastic share": ({**SMALL, "min_nodes": 1, "share": 0.5}, "share", "on one card"),
+    "a partition that no card has": ({**SMALL, "partition": "1g.11gb"}, "partition", "not '1g.11gb'"),
+    "a partition by number": ({**SMALL, "partition": 1}, "partition", "must be text"),
+    "a partition that the accelerator has not": (
+        {**SMALL, "partition": "1g.18gb", "accelerator": "H100"},
+        "partition",
+        "H100 has no partition '1g.18gb'",
+    ),
+    "a partition of a card that has none": (
+        {**SMALL, "partition": "1g.10gb", "accelerator": "L4"},
+        "accelerator",
+        "'L4' cannot be partitioned",
+    ),
+    "all of a card as a share": ({**SMALL, "share": 1}, "share", "between 0 and 1, not 1"),
+    "a share of nothing": ({**SMALL, "share": 0.0}, "share", "between 0 and 1, not 0.0"),
+    "a share that Ray cannot count": ({**SMALL, "share": "0.00001"}, "share", "not '0.00001'"),
+    "a share that is none": ({**SMALL, "share": float("nan")}, "share", "not nan"),
     "one group": ({**ALONE, "groups": {"a": {"gpus": 8}}}, "groups", "at least 2 entries"),
     "nine groups": ({**ALONE, "groups": {f"g{i}": {"gpus": 1} for i in range(9)}}, "groups", "at most 8 entries"),
     "groups that are a list": ({**ALONE, "groups": [{"gpus": 8}]}, "groups", "a mapping of keys to values"),
@@ -282,6 +320,33 @@ def test_the_engine_gets_the_workload_in_its_own_units():
     )
 
 
+SLICES = {
+    "a partition": ({"partition": "1g.10gb"}, Slice(profile="1g.10gb")),
+    "a partition as it is called in flavors": ({"partition": "mig-3g.40gb"}, Slice(profile="3g.40gb")),
+    "a share": ({"share": 0.25}, Slice(share=2_500)),
+    "a share as text": ({"share": ".3333"}, Slice(share=3_333)),
+}
+
+
+@pytest.mark.parametrize(("asked", "want"), SLICES.values(), ids=SLICES)
+def test_a_job_may_ask_for_part_of_a_gpu(asked, want):
+    given = {"name": "small", "kind": "backfill", "team": "batch", "cpus": 0.5, **asked}
+    spec = spec_from_mapping(given, policy(), fleet_gpus=0)
+    workload = to_workload(spec, policy(), submitted_at=0.0)
+    assert (workload.slice, workload.shape, workload.gpus) == (want, Shape(cpu_milli=500), 0)
+    assert spec_from_mapping(spec.model_dump(mode="json", exclude_none=True), policy()) == spec
+    texts = {key: str(value) for key, value in given.items() if key != "name"}
+    assert spec_from_metadata("small", texts, policy()) == spec
+    service = service_from_mapping({"name": "app.small", "team": "serving", "cpus": 0.5, **asked}, policy())
+    assert (service.partition or "", service.share or 0) == (want.profile, want.share)
+
+
+def test_where_no_card_is_cut_or_shared_no_part_of_one_can_be_asked_for():
+    whole = texts.policy()
+    with pytest.raises(RequestError, match="the policy cuts and shares no cards"):
+        spec_from_mapping({"name": "small", "kind": "backfill", "share": 0.5}, whole)
+
+
 JOBS = {
     "no entrypoint": ({}, "entrypoint"),
     "an empty entrypoint": ({"entrypoint": "  "}, "entrypoint"),
@@ -311,9 +376,13 @@ SERVICES = {
     "a floor above its most": ({"floor": 3, "max": 2}, "floor", "is 3, above max of 2"),
     "a floor above the team's nominal": ({"gpus": 8, "floor": 5}, "team", "asks 40 GPUs"),
     "zero GPUs": ({"gpus": 0}, "gpus", "at least 1"),
+    "part of a GPU beside whole ones": ({"share": 0.5}, "gpus", "beside part of a GPU"),
     "more GPUs than a node has": ({"gpus": 16}, "gpus", "a node has 8"),
     "a negative floor": ({"floor": -1}, "floor", "at least 0"),
     "a flag as floor": ({"floor": True}, "floor", "whole number"),
+    "a level that is none": ({"spread": "rack"}, "spread", "no topology level"),
+    "apart from itself": ({"apart_from": ["app.chat"]}, "apart_from", "the service itself"),
+    "none on a node": ({"per_node": 0}, "per_node", "at least 1"),
 }
 
 
@@ -323,6 +392,12 @@ def test_a_wrong_service_is_refused(changes, where, what):
         service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **changes}, policy())
     assert refused.value.where.endswith(where)
     assert what in refused.value.what
+
+
+def test_a_service_says_where_its_replicas_are_to_be():
+    wish = {"spread": "leaf", "per_node": 2, "apart_from": ["app.embed"]}
+    spec = service_from_mapping({"name": "app.chat", "team": "serving", "gpus": 4, **wish}, policy())
+    assert (spec.spread, spec.per_node, spec.apart_from) == ("leaf", 2, ("app.embed",))
 
 
 def test_a_service_inside_its_teams_nominal_is_accepted():
@@ -363,7 +438,7 @@ def test_whatever_is_submitted_is_read_or_refused_as_a_request(fields):
         spec = spec_from_mapping(fields, policy(), fleet_gpus=80)
     except RequestError:
         return
-    assert 1 <= spec.total_gpus <= 80
+    assert (0 if spec.slice else 1) <= spec.total_gpus <= 80
 
 
 GROUPED = {"name": "rl", "kind": "gang", "team": "research", "groups": GROUPS}

@@ -11,6 +11,19 @@ FENCE = contract.Fence(group_id="ab12", node_id="cd34", gpus=4, cpu_milli=1500, 
 ENTRIES: list[contract.Entry] = [
     contract.Lease(at=1.5, pid=7),
     contract.Demand(service="a.B", team="t", gpus=1, cpu_milli=2, memory_mib=3, wanted=4, floor=1, at=1.5),
+    contract.Demand(
+        service="a.B",
+        team="t",
+        gpus=1,
+        cpu_milli=2,
+        memory_mib=3,
+        spread="leaf",
+        per_node=2,
+        apart_from=("a.C", "b.D"),
+        wanted=4,
+        floor=1,
+        at=1.5,
+    ),
     contract.Grants(granted=2, fences=(FENCE, FENCE), at=1.5),
     contract.Grants(granted=0, fences=(), at=1.5),
     contract.Adoption(replica="a#B#x", service="a.B", at=1.5),
@@ -33,6 +46,12 @@ def test_an_entry_is_read_as_it_was_written(entry: contract.Entry) -> None:
 
 def test_a_newer_writer_may_say_more() -> None:
     assert contract.decode(contract.Beat, b'{"step": 3, "at": 1.5, "loss": 0.1}') == contract.Beat(step=3, at=1.5)
+
+
+def test_an_older_writer_may_say_less_where_there_is_a_default() -> None:
+    said = b'{"group_id": "ab", "node_id": "cd", "gpus": 1, "cpu_milli": 0, "memory_mib": 0}'
+    read = contract.decode(contract.Grants, b'{"granted": 1, "at": 1.5, "fences": [' + said + b"]}")
+    assert [(fence.partition, fence.share) for fence in read.fences] == [("", 0)]
 
 
 BROKEN = {
@@ -81,11 +100,26 @@ def environment(**changes: object) -> JobEnvironment:
         environment(resume_uri="u", resume_step=0),
         environment(min_nodes=2),
         environment(groups=(RankGroup(name="ps", ranks=2, gpus=0, cpu_milli=500),)),
+        environment(flavor="h100-mig-1g.10gb", partition="mig-1g.10gb", card=3, slot=17),
+        environment(flavor="l4-shared", share=0.25, card=0),
     ],
-    ids=["at its first start", "when it resumes", "when it resumes at step 0", "when it is elastic", "with groups"],
+    ids=[
+        "at its first start",
+        "when it resumes",
+        "when it resumes at step 0",
+        "when it is elastic",
+        "with groups",
+        "on a partition",
+        "on a share",
+    ],
 )
 def test_a_job_reads_what_the_arbiter_told_it(told: JobEnvironment) -> None:
     assert JobEnvironment.from_env({"PATH": "/bin", **told.to_env()}) == told
+
+
+def test_a_rank_may_see_gpus_only_where_its_partition_is_none_to_ray() -> None:
+    assert environment(partition="mig-1g.10gb", flavor="f").to_env().get("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO") is None
+    assert environment().to_env()["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] == "1"
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 0.5, 10.0, 30.5, 120.0])

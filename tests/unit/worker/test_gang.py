@@ -44,6 +44,11 @@ BUNDLES = {
     "GPUs and CPUs": ({}, {"GPU": 8, "CPU": 1.5}),
     "no CPU": ({"cpu_milli_per_bundle": 0}, {"GPU": 8}),
     "no GPU": ({"gpus_per_bundle": 0, "cpu_milli_per_bundle": 2000}, {"CPU": 2.0}),
+    "a partition": (
+        {"gpus_per_bundle": 0, "flavor": "h100-mig-1g.10gb", "partition": "mig-1g.10gb"},
+        {"CPU": 1.5, "mig-1g.10gb": 1.0},
+    ),
+    "a share of a GPU": ({"gpus_per_bundle": 0, "flavor": "l4-shared", "share": 0.25}, {"CPU": 1.5, "GPU": 0.25}),
 }
 
 

@@ -48,10 +48,10 @@ def noticed(one: Workload, action: Drain | Expire | Move) -> Workload:
             return stepped(one, Event.DRAIN, deadline_at=None, drained_for=whom)
 
 
-def resized(one: Workload, action: Shrink | Grow) -> Workload:
+def resized(one: Workload, action: Shrink | Grow, now: float) -> Workload:
     """Return an elastic workload of which some members were asked to leave, or that was given more."""
     if isinstance(action, Grow):
-        return replace(one, nodes=(*one.nodes, *action.nodes))
+        return replace(one, nodes=(*one.nodes, *action.nodes), grown_at=now)
     going = (*one.going, *action.nodes)
     return replace(one, going=going, going_by=action.deadline_at, going_for=action.beneficiary)
 

@@ -1,0 +1,130 @@
+"""The chart on a real API server with the real operator: what an upgrade changes, and what it leaves to the arbiter.
+
+Without machines: pods are made, and stay pending. The arbiter's side is the real adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_app.adapters import kube_nodes
+from fleet_app.adapters.kube_client import JSON_PATCH, Kube
+from fleet_app.adapters.kube_pools import RAY, KubePools
+from fleet_app.render import names
+from tests.cluster.bed.client import Cluster
+from tests.cluster.fleets import CHART, ROOT, namespace
+
+NAME = "grows"
+
+
+class Clock:
+    """Time that does not matter here."""
+
+    def now(self) -> float:
+        return 1000.0
+
+
+@dataclass
+class Release:
+    """The chart as Helm has it in a namespace."""
+
+    cluster: Cluster
+    namespace: str
+    folder: Path
+
+    def upgrade(self, training: int, tag: str) -> None:
+        """Install it, or upgrade it as anybody would: without force."""
+        values = self.folder / "values.yaml"
+        row = {"levels": {"spine": "s1", "leaf": "l1"}, "shape": "declared", "serving": 1, "training": training}
+        given: dict[str, Any] = {"domains": [row], "image": {"tag": tag}}
+        given["policy"] = (ROOT / "clusters/small.yaml").read_text(encoding="utf-8")
+        values.write_text(yaml.safe_dump(given), encoding="utf-8")
+        self.cluster.helm("upgrade", "--install", NAME, str(CHART), "-n", self.namespace, "--values", str(values))
+
+    def groups(self) -> dict[str, tuple[int, str]]:
+        """Return how many nodes each group is to have, and of which image new ones are."""
+        spec = self.cluster.get("raycluster", NAME, f"--namespace={self.namespace}")["spec"]
+        return {
+            group["groupName"]: (group["replicas"], group["template"]["spec"]["containers"][0]["image"])
+            for group in spec["workerGroupSpecs"]
+        }
+
+    def pods(self) -> dict[str, str]:
+        """Return the image of each pod of Ray's, by name."""
+        chosen = (f"--selector=ray.io/cluster={NAME}", f"--namespace={self.namespace}")
+        items = self.cluster.get("pods", *chosen)["items"]
+        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in items}
+
+
+@pytest.fixture
+def release(api: Cluster, tmp_path: Path) -> Iterator[Release]:
+    with namespace(api, "fleet-upgrades") as there:
+        release = Release(cluster=api, namespace=there, folder=tmp_path)
+        release.upgrade(training=1, tag="one")
+        api.wait_until(lambda: len(release.pods()) == 3, "the head and two workers")
+        yield release
+        api.helm("uninstall", NAME, "-n", there, "--ignore-not-found")
+
+
+def test_an_upgrade_replaces_no_pod_takes_no_node_away_and_does_not_conflict(release: Release) -> None:
+    kube = Kube.of_file(release.cluster.kubeconfig)
+    pools = KubePools(lambda: kube, NAME, release.namespace, Clock())  # as the arbiter has them
+    before = release.pods()
+
+    # The arbiter changed what the chart applies.
+    where = (*RAY, release.namespace, "rayclusters", NAME)
+    found = kube_nodes.ray_cluster(kube.ask(kube.custom.get_namespaced_custom_object, *where))
+    (serving,) = (group for group in found.groups if group.view.name == "serving-s1-l1")
+    more = [{"op": "replace", "path": f"/spec/workerGroupSpecs/{serving.index}/replicas", "value": 2}]
+    change = kube.custom.patch_namespaced_custom_object
+    kube.ask(change, *where, body=more, field_manager=names.FIELD_MANAGER, _content_type=JSON_PATCH)
+    pools.turn()
+    release.cluster.wait_until(lambda: len(release.pods()) == 4, "the pod that the arbiter asked for")
+
+    # Fewer for serving than there are, more in all, and another image.
+    release.upgrade(training=4, tag="two")
+    assert release.groups() == {"serving-s1-l1": (2, "fleet:two"), "training-s1-l1": (1, "fleet:two")}
+    pools.turn()
+    release.cluster.wait_until(lambda: release.groups()["training-s1-l1"][0] == 3, "training to grow")
+    release.cluster.wait_until(lambda: len(release.pods()) == 6, "the new pods")
+    after = release.pods()
+    assert before.items() <= after.items(), "those that were there are untouched"
+    assert sorted(image for name, image in after.items() if name not in before) == [
+        "fleet:one",
+        "fleet:two",
+        "fleet:two",
+    ]
+
+    # And again, the arbiter having changed it once more.
+    pools.turn()
+    release.upgrade(training=4, tag="three")
+    assert after.items() <= release.pods().items()
+    kube.close()
+
+
+def test_the_token_outlives_an_upgrade_and_nothing_outlives_the_release(release: Release) -> None:
+    where = f"--namespace={release.namespace}"
+    token = release.cluster.get("secret", f"{NAME}-token", where)["data"]
+    release.upgrade(training=1, tag="two")
+    assert release.cluster.get("secret", f"{NAME}-token", where)["data"] == token
+    release.cluster.helm("uninstall", NAME, "-n", release.namespace)
+    kinds = (
+        "rayclusters,services,configmaps,secrets,persistentvolumeclaims,serviceaccounts,roles,rolebindings,daemonsets"
+    )
+
+    def left() -> list[str]:
+        found = release.cluster.get(kinds, where)["items"]
+        named = [item["metadata"]["name"] for item in found]
+        return [name for name in named if name not in {"default", "kube-root-ca.crt"} and NAME in name]
+
+    release.cluster.wait_until(lambda: not left(), "everything to be gone")
+    everywhere = release.cluster.get(
+        "clusterroles,clusterrolebindings,priorityclasses", f"--selector=fleet/cluster={NAME}"
+    )
+    assert everywhere["items"] == []

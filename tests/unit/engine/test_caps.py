@@ -1,0 +1,195 @@
+"""V9: how many whole GPUs of an accelerator a team may have, who waits for that, and who leaves for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine.decide import decide
+from fleet_app.engine.explain import explain
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason
+from fleet_app.engine.policy import FlavorQuota, Policy, Quota
+from tests.builders import backfill, gang, node, policy, service, sliced, state, team
+
+
+def capped(of: Quota, **caps: int) -> Quota:
+    """Return an entry with caps by accelerator."""
+    own = tuple(FlavorQuota(flavor=f"{kind}-whole", nominal=gpus) for kind, gpus in caps.items())
+    return replace(of, flavors=own)
+
+
+def rules(**caps: int) -> Policy:
+    """Return a policy under which team research has these caps."""
+    org = team("org", nominal=64, parent=None)
+    return policy(org, capped(team("research", nominal=32), **caps), team("vision", nominal=32))
+
+
+H100 = [node(f"h{number}", accelerator="H100") for number in range(4)]
+A100 = [node("a0", accelerator="A100")]
+
+
+def placed(plan: Plan) -> dict[str, tuple[str, ...]]:
+    return {one.workload: one.nodes for one in plan.actions if isinstance(one, Admit)}
+
+
+def drained(plan: Plan) -> list[str]:
+    return [one.workload for one in plan.actions if isinstance(one, Drain)]
+
+
+CASES: dict[str, tuple[list[object], Policy, dict[str, tuple[str, ...]]]] = {
+    "up to the number it starts": ([*H100, gang("a", nodes=2)], rules(h100=16), {"a": ("h0", "h1")}),
+    "above it it does not": ([*H100, gang("a", nodes=3)], rules(h100=16), {}),
+    "it starts on an accelerator that has room under its number": (
+        [*H100, *A100, gang("a")],
+        rules(h100=0),
+        {"a": ("a0",)},
+    ),
+    "also when it asks for less than what is left elsewhere": (
+        [*H100, *A100, gang("old", on=("h0",)), gang("a")],
+        rules(h100=8),
+        {"a": ("a0",)},
+    ),
+    "of two that fit alone one does": ([*H100, gang("a"), gang("b", submitted_at=1.0)], rules(h100=8), {"a": ("h0",)}),
+    "backfill counts": ([*H100, backfill("old", gpus=8, on=("h0",)), backfill("b")], rules(h100=8), {}),
+    "another team's does not": (
+        [*H100, backfill("old", gpus=8, on=("h0",), team="vision"), backfill("b")],
+        rules(h100=8),
+        {"b": ("h1",)},
+    ),
+    "who waits keeps it from later work of its own team": (
+        [
+            *H100,
+            gang("old", on=("h0",)),
+            gang("large", nodes=2, submitted_at=1.0),
+            gang("small", submitted_at=2.0),
+        ],
+        rules(h100=16),
+        {},
+    ),
+    "what could never start keeps nothing": (
+        [*H100, gang("large", nodes=3, submitted_at=1.0), gang("small", submitted_at=2.0)],
+        rules(h100=16),
+        {"small": ("h0",)},
+    ),
+    "another team is not limited": (
+        [*H100, gang("a", nodes=3, team="vision")],
+        rules(h100=0),
+        {"a": ("h0", "h1", "h2")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "under", "want"), CASES.values(), ids=CASES)
+def test_who_starts(parts: list[object], under: Policy, want: dict[str, tuple[str, ...]]) -> None:
+    assert placed(decide(state(*parts), under, 10.0)) == want  # type: ignore[arg-type]  # facts of a case
+
+
+def test_a_cap_of_an_organisation_is_shared_by_its_teams() -> None:
+    org = capped(team("org", nominal=64, parent=None), h100=16)
+    under = policy(org, team("research", nominal=32), team("vision", nominal=32))
+    facts = state(*H100, gang("old", on=("h0",), team="vision"), gang("a", nodes=2), gang("b", submitted_at=1.0))
+    plan = decide(facts, under, 10.0)
+    assert placed(plan) == {}
+    assert plan.wait_of("a").available == 8  # type: ignore[union-attr]  # it waits
+
+
+WAITS = {
+    "for what its team has": (
+        [*H100, gang("old", on=("h0",)), gang("a", nodes=2)],
+        rules(h100=16),
+        (Reason.QUOTA_USED, 16, 8, "h100-whole"),
+        "needs 16 GPUs; team research has 8 left of its h100-whole: 8 more would do",
+    ),
+    "for ever": (
+        [*H100, gang("a", nodes=3)],
+        rules(h100=16),
+        (Reason.TOO_LARGE_FOR_QUOTA, 24, 16, "h100-whole"),
+        "needs 24 GPUs; team research may never have more than 16 of h100-whole",
+    ),
+    "for the accelerator that could have most": (
+        [*H100, *A100, gang("a", nodes=3)],
+        rules(h100=16, a100=8),
+        (Reason.TOO_LARGE_FOR_QUOTA, 24, 16, "h100-whole"),
+        "needs 24 GPUs; team research may never have more than 16 of h100-whole",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "under", "want", "sentence"), WAITS.values(), ids=WAITS)
+def test_who_waits_for_a_cap_is_told_so(
+    parts: list[object], under: Policy, want: tuple[object, ...], sentence: str
+) -> None:
+    facts = state(*parts)  # type: ignore[arg-type]  # facts of a case
+    wait = decide(facts, under, 10.0).wait_of("a")
+    assert wait is not None
+    assert (wait.reason, wait.asked, wait.available, wait.level) == want
+    assert explain(facts, under, 10.0, "a").sentence == sentence
+
+
+def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave() -> None:
+    parts = [
+        *H100,
+        backfill("dear", gpus=8, on=("h0",), started_at=0.0),
+        backfill("cheap", gpus=4, on=("h1",), started_at=90.0),
+        backfill("spared", gpus=4, on=("h1",), started_at=80.0),
+        backfill("foreign", gpus=8, on=("h2",), team="vision"),
+        gang("a", gpus=4),
+    ]
+    plan = decide(state(*parts), rules(h100=16), 100.0)
+    assert drained(plan) == ["cheap"]
+    wait = plan.wait_of("a")
+    assert wait is not None
+    assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
+
+
+def test_nobody_is_asked_where_all_would_not_be_enough_or_enough_leave_already() -> None:
+    firm = [*H100, gang("old", on=("h0",)), backfill("some", gpus=4, on=("h1",)), gang("a")]
+    assert drained(decide(state(*firm), rules(h100=12), 100.0)) == []
+    going = backfill("going", gpus=8, on=("h1",))
+    told = replace(going, phase="draining", deadline_at=160.0, drained_for="a")
+    plan = decide(state(*H100, told, backfill("stays", gpus=8, on=("h2",)), gang("a")), rules(h100=16), 100.0)
+    assert drained(plan) == []
+    wait = plan.wait_of("a")
+    assert wait is not None
+    assert wait.reason is Reason.DRAIN_UNDER_WAY
+
+
+def test_nobody_is_asked_where_there_would_be_no_room_afterwards() -> None:
+    """R4: half of `h1` is another team's for good."""
+    there = [node("h0", gpus=4, accelerator="H100"), node("h1", gpus=8, accelerator="H100")]
+    firm = gang("firm", gpus=4, on=("h1",), team="vision")
+    parts = [*there, backfill("own", gpus=4, on=("h0",)), firm, gang("a", gpus=8)]
+    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
+
+
+def test_what_yields_asks_nobody() -> None:
+    parts = [*H100, backfill("old", gpus=8, on=("h0",)), backfill("b", gpus=8)]
+    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
+
+
+def test_a_replica_is_under_its_teams_cap_too() -> None:
+    serving = [node("s0", accelerator="H100", serving=True), node("s1", accelerator="A100", serving=True)]
+    chat = service("chat", gpus=4, wanted=4, team="research")
+    plan = decide(state(*serving, chat), rules(h100=4, a100=4), 10.0)
+    assert sorted(one.node for one in plan.actions if isinstance(one, GiveGrant)) == ["s0", "s1"]
+    wait = plan.wait_of("chat")
+    assert wait is not None
+    assert (wait.reason, wait.asked, wait.available, wait.level) == (Reason.QUOTA_USED, 4, 0, "h100-whole")
+    assert explain(state(*serving, chat), rules(h100=4, a100=4), 10.0, "chat").sentence.startswith(
+        "wants 4 replicas of 4 GPUs, has 0 running; team research has 0 GPUs left of its h100-whole, a replica needs 4"
+    )
+
+
+def test_an_elastic_gang_is_as_large_as_its_cap_allows_and_grows_no_further() -> None:
+    plan = decide(state(*H100, gang("a", nodes=4, minimum=1)), rules(h100=24), 10.0)
+    assert placed(plan) == {"a": ("h0", "h1", "h2")}
+    runs = replace(gang("a", nodes=4, minimum=1, on=("h0", "h1", "h2")), bundles=4)
+    assert decide(state(*H100, runs), rules(h100=24), 10.0).actions == ()
+    assert decide(state(*H100, *A100, runs), rules(h100=24), 10.0).actions == (), "its members are of one accelerator"
+
+
+def test_slices_are_under_no_cap_of_whole_gpus() -> None:
+    under = replace(rules(h100=0), slicing=None)
+    assert placed(decide(state(*H100, sliced("job", share=0.5)), under, 10.0)) == {}
+    assert decide(state(*H100, backfill("cpu", gpus=0)), under, 10.0).wait_of("cpu") is None
