@@ -35,7 +35,7 @@ def by_priority(workload: Workload) -> Rank:
 
 
 def ranking(policy: Policy, now: float) -> Ranking:
-    """Return what ranks the workloads of a policy now: by priority, waiting where work ages, and shortness (O8, O10)."""
+    """Return what ranks the workloads of a policy now: priority, waiting where work ages, and shortness (O8, O10)."""
     if policy.ordering.shortest_first:
         rest = replace(policy, ordering=replace(policy.ordering, shortest_first=False))
         return _and_shortness(ranking(rest, now))
