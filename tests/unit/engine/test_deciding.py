@@ -1,4 +1,4 @@
-"""When there is a decision, and for whom: what is left out changes nothing (the same plans: the law of the same name)."""
+"""When there is a decision, and for whom: what is left out changes nothing (the same plans: its law of that name)."""
 
 from __future__ import annotations
 
