@@ -29,7 +29,7 @@ def plain(fleet: Fleet) -> Fleet:
     nodes = tuple(replace(node, cards=()) for node in fleet.nodes)
     services = tuple(one for one in fleet.services if one.slice is None)
     known = replace(fleet, policy=rules, nodes=nodes, workloads=tuple(keep), services=services)
-    return replace(known, bookings=(), crossings=(), usage=())
+    return replace(known, bookings=(), crossings=(), departures=(), usage=())
 
 
 def some() -> st.SearchStrategy[Fleet]:
