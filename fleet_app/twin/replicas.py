@@ -146,6 +146,8 @@ def taken_back(world: World, name: str, grant: str) -> None:
     """Let a service lose an idle grant."""
     settle(world, world.serving[name])
     world.fleet.put_service(life.without_grants(world.fleet.services[name], (grant,)))
+    # What it leaves is free for others, who are decided about in the next cycle as by the arbiter.
+    world.agenda.put(world.now, What.DUE, "")
 
 
 def node_lost(world: World, node: str) -> None:

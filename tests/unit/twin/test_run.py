@@ -180,6 +180,18 @@ def test_a_replica_waits_for_backfill_to_leave():
     assert (ready.at, ready.waited_s, ready.drained) == (125.0, 25.0, True)
 
 
+def test_what_a_service_gives_up_is_decided_about_in_the_next_cycle():
+    given = scenario(
+        policy(),
+        [node("s1", serving=True)],
+        [job(backfill("waits", gpus=8), 50.0, at=20.0)],
+        traffic=[traffic(service("chat", gpus=8), (0.0, 1.0), (100.0, 0.0), start_s=Spread(median_s=1_000.0))],
+        ends_at=2_000.0,
+    )
+    (admitted,) = of(told(given), Admitted)
+    assert (admitted.at, admitted.waited_s) == (100.0, 80.0)
+
+
 def test_a_lost_node_takes_its_replicas_along_and_others_start_elsewhere():
     given = scenario(
         policy(),
