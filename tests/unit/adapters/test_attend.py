@@ -94,6 +94,25 @@ def test_a_duty_that_fails_is_tried_again_and_keeps_nobody_waiting(caplog):
     assert [record.message for record in caplog.records] == ["flaky: here: not yet", "flaky: well again"]
 
 
+class Surprised(Flaky):
+    """A duty that comes upon what nobody thought of, such as an answer of another shape."""
+
+    name = "surprised"
+
+    def tend(self) -> None:
+        self.times += 1
+        raise KeyError("data")
+
+
+def test_what_a_duty_does_not_expect_ends_neither_the_others_nor_the_attendant(caplog):
+    bad, good = Surprised(failures=0), Flaky(failures=0)
+    attendant = Attendant([bad, good])
+    for second in range(20):
+        attendant.look(float(second))
+    assert (good.times, bad.times > 1) == (20, True)
+    assert [record.message for record in caplog.records] == ["surprised: KeyError('data')"]
+
+
 def test_no_duty_is_let_be_for_long():
     bad = Flaky(failures=10_000)
     attendant = Attendant([bad])
@@ -317,6 +336,18 @@ def test_what_is_deployed_already(home, tmp_path, text, there, want):
     serve(home, file, {})
     file.write_text(text)
     assert len(serve(home, file, there).did("PUT")) == want
+
+
+def test_an_application_without_a_name_is_called_as_serve_calls_it(home, tmp_path):
+    file = mounted(tmp_path, "applications: [{import_path: 'a:b'}]")
+    assert serve(home, file, {}).did("PUT")
+    assert not serve(home, file, running("default")).did("PUT")
+
+
+@pytest.mark.parametrize("text", ["applications: [chat]", "applications: {name: chat}"])
+def test_applications_that_are_none_are_said_and_not_deployed(home, tmp_path, text):
+    with pytest.raises(RequestError, match="no list of mappings"):
+        serve(home, mounted(tmp_path, text), {})
 
 
 def test_a_config_that_serve_refused_is_deployed_again(home, tmp_path):
