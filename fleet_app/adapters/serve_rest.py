@@ -74,6 +74,6 @@ def states(found: Details) -> dict[str, tuple[str, str]]:
     return {name: (each["status"], each.get("message") or "") for name, each in found["applications"].items()}
 
 
-def healthy_proxies(found: Details) -> frozenset[str]:
-    """Return the addresses of the nodes whose proxy takes requests."""
-    return frozenset(each["node_ip"] for each in found["proxies"].values() if each["status"] == "HEALTHY")
+def proxies(found: Details) -> dict[str, str]:
+    """Return the status of each proxy, by the address of its node."""
+    return {each["node_ip"]: each["status"] for each in found["proxies"].values()}

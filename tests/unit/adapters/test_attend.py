@@ -15,7 +15,7 @@ import pytest
 from fleet_app.adapters.attend import EVERY_S, LONGEST_PAUSE_S, Attendant
 from fleet_app.adapters.duties import FORGET_AFTER_S, ApplyPolicy, DeployServe, HaveArbiter, KeepGateway
 from fleet_app.adapters.local_home import FleetHome
-from fleet_app.adapters.proxy_pods import LOOK_EVERY, LabelProxies, PodLabels
+from fleet_app.adapters.proxy_pods import LOOK_EVERY, MISSED_LOOKS, LabelProxies, PodLabels
 from fleet_app.engine.errors import FaultError, NotFoundError, RequestError
 
 POLICY = (Path(__file__).parents[3] / "clusters" / "small.yaml").read_text(encoding="utf-8")
@@ -407,6 +407,43 @@ def test_a_pod_has_the_label_while_its_proxy_takes_requests():
     ray.answers[("GET", APPLICATIONS)] = running(proxies={"1.1": "UNHEALTHY", "1.3": "HEALTHY"})
     duty.tend()
     assert kubernetes.labels == {"a": {}, "b": {}, "c": {"fleet/proxy": "true"}, "unscheduled": {}}
+
+
+LABELLED = {
+    "one that Serve says is draining loses it at once": ({"1.1": "DRAINING"}, 1, False),
+    "one that Serve says is ill loses it at once": ({"1.1": "UNHEALTHY"}, 1, False),
+    "one that is found again keeps it": ({"1.1": "STARTING"}, 4 * MISSED_LOOKS, True),
+    "one that a new controller has not found yet keeps it": ({"1.9": "HEALTHY"}, MISSED_LOOKS - 1, True),
+    "no proxy at all is a controller that is coming back": ({}, MISSED_LOOKS - 1, True),
+    "one that stays unnamed loses it": ({"1.9": "HEALTHY"}, MISSED_LOOKS, False),
+}
+
+
+@pytest.mark.parametrize(("proxies", "looks", "want"), LABELLED.values(), ids=LABELLED)
+def test_a_pod_that_took_requests(proxies, looks, want):
+    kubernetes = FakeKubernetes(a="1.1")
+    kubernetes.labels["a"]["fleet/proxy"] = "true"
+    duty = LabelProxies(Asked({("GET", APPLICATIONS): running(proxies=proxies)}).client(), labels(kubernetes))
+    for _ in range(looks):
+        duty.tend()
+    assert ("fleet/proxy" in kubernetes.labels["a"]) is want
+
+
+def test_a_proxy_that_is_named_again_is_counted_anew():
+    kubernetes = FakeKubernetes(a="1.1")
+    ray = Asked()
+    duty = LabelProxies(ray.client(), labels(kubernetes))
+    for named in (True, *[False] * (MISSED_LOOKS - 1), True, *[False] * (MISSED_LOOKS - 1)):
+        ray.answers[("GET", APPLICATIONS)] = running(proxies={"1.1": "HEALTHY"} if named else {})
+        duty.tend()
+        assert kubernetes.labels["a"] == {"fleet/proxy": "true"}
+
+
+def test_a_new_proxy_takes_no_requests_while_it_starts():
+    kubernetes = FakeKubernetes(a="1.1")
+    ray = Asked({("GET", APPLICATIONS): running(proxies={"1.1": "STARTING"})})
+    LabelProxies(ray.client(), labels(kubernetes)).tend()
+    assert kubernetes.labels["a"] == {}
 
 
 def test_kubernetes_is_asked_when_proxies_change_and_now_and_then():
