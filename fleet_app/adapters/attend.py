@@ -59,6 +59,7 @@ class Attendant:
         except FleetError as error:
             self._put_off(duty, monotonic_s, str(error))
         except Exception as error:  # the one guard of this loop: what one duty comes upon must not end the others
+            log.exception("%s failed", duty.name)
             self._put_off(duty, monotonic_s, repr(error))
         else:
             self._pauses.pop(duty.name, None)

@@ -8,6 +8,7 @@ NotFoundError. Does not know what is asked for.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,12 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 _LONGEST_MESSAGE = 300
-_CHANGED_MEANWHILE = {409, 422}
-"""Somebody was faster; or what a JSON patch tests before it changes anything does not hold, which is the same."""
+_CHANGED_MEANWHILE = {409, 410, 422}
+"""Somebody was faster; or a list has changed too much to be gone on with; or what a JSON patch tests before it changes
+anything does not hold, which is the same."""
+
+IN_A_POD = "KUBERNETES_SERVICE_HOST"
+"""The kubelet sets it in every container."""
 
 
 class Kube:
@@ -52,18 +57,26 @@ class Kube:
         return cls(configuration, answer_s)
 
     @classmethod
-    def of_file(cls, kubeconfig: Path | None = None, context: str | None = None) -> Kube:
-        """Return the one that a kubeconfig names; without one, the one that kubectl would take. Raises RequestError."""
+    def of_file(cls, kubeconfig: Path | None = None, context: str | None = None, answer_s: float = ANSWER_S) -> Kube:
+        """Return the one that a kubeconfig names; without one, the one that kubectl would take: in a pod, the pod's.
+
+        Raises RequestError when nothing says which.
+        """
         configuration = Configuration()
+        file = None if kubeconfig is None else str(kubeconfig)
         try:
-            config.load_kube_config(
-                config_file=None if kubeconfig is None else str(kubeconfig),
-                context=context,
-                client_configuration=configuration,
-            )
-        except (ConfigException, OSError) as error:
-            raise RequestError(f"cannot be used: {error}", where=str(kubeconfig or "kubeconfig")) from error
-        return cls(configuration)
+            config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+        except (ConfigException, OSError, TypeError, ValueError) as error:
+            if kubeconfig is None and context is None and os.environ.get(IN_A_POD):
+                return cls.of_pod(answer_s)
+            where = file or "kubeconfig"
+            raise RequestError(f"no cluster is known: {error}", where=where, fix="Give --kubeconfig FILE") from error
+        return cls(configuration, answer_s)
+
+    @property
+    def host(self) -> str:
+        """Return the address of the API server."""
+        return str(self._api.configuration.host)
 
     def ask(self, call: Callable[..., Any], *names: str, **options: Any) -> dict[str, Any]:
         """Return the answer to one of the client's calls.

@@ -21,8 +21,8 @@ from fleet_app.render import names
 
 LOOK_EVERY = 10
 MISSED_LOOKS = 15
-"""How often in a row Serve must not name a proxy before its pod takes no more requests. One that ends is first draining,
-and is believed at once; one that just is not there may not have been found again yet."""
+"""How often in a row Serve must not name a proxy before its pod takes no more requests. One that ends drains first, and
+that is believed at once; one that just is not there may not have been found again yet."""
 
 HEALTHY = "HEALTHY"
 

@@ -64,9 +64,8 @@ def _head(site: Site, clients: list[Object] | None) -> Object:
     ]
     egress = [{"to": [everyone]}, {"ports": _ports(*_API_SERVER_PORTS)}]
     what = (
-        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server, wherever "
-        "that is. "
-        "Its dashboard, GCS and Ray Client ports are closed to everybody else."
+        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server, "
+        "anywhere. Its dashboard, GCS and Ray Client ports are closed to everybody else."
     )
     return _object(site, "head", what, _head_pod(site), {"ingress": ingress, "egress": egress})
 
