@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError, RequestError
+from fleet_app.render import names
 
 CONNECT_S = 2.0
 ANSWER_S = 5.0
@@ -70,7 +71,8 @@ class Kube:
             if kubeconfig is None and context is None and os.environ.get(IN_A_POD):
                 return cls.of_pod(answer_s)
             where = file or "kubeconfig"
-            raise RequestError(f"no cluster is known: {error}", where=where, fix="Give --kubeconfig FILE") from error
+            said = str(error).rstrip(".")
+            raise RequestError(f"no cluster is known: {said}", where=where, fix="Give --kubeconfig FILE") from error
         return cls(configuration, answer_s)
 
     @property
@@ -78,7 +80,7 @@ class Kube:
         """Return the address of the API server."""
         return str(self._api.configuration.host)
 
-    def ask(self, call: Callable[..., Any], *names: str, **options: Any) -> dict[str, Any]:
+    def ask(self, call: Callable[..., Any], *arguments: str, **options: Any) -> dict[str, Any]:
         """Return the answer to one of the client's calls.
 
         Raises NotFoundError when the server says that there is no such thing, ConflictError when it changed meanwhile,
@@ -87,7 +89,7 @@ class Kube:
         what = getattr(call, "__name__", "call").replace("_", " ")
         where = f"Kubernetes, {what}"
         try:
-            answer = call(*names, _preload_content=False, _request_timeout=self._timeout, **options)
+            answer = call(*arguments, _preload_content=False, _request_timeout=self._timeout, **options)
             found = json.loads(answer.data)
         except ApiException as error:
             raise _refused(error, where) from error
@@ -100,6 +102,12 @@ class Kube:
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
+
+
+def of_environment(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    """Return the name and namespace of the RayCluster that this process is part of; None outside of one."""
+    cluster, namespace = environment.get(names.CLUSTER_VARIABLE), environment.get(names.NAMESPACE_VARIABLE)
+    return (cluster, namespace) if cluster and namespace else None
 
 
 def _refused(error: ApiException, where: str) -> FleetError:

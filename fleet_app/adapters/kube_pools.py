@@ -9,7 +9,6 @@ are empty, that no held list names, and that a list of this very moment shows. D
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -334,9 +333,3 @@ def _check(leaves: Group, joins: Group, pods: int) -> None:
 
 def _full(group: Group) -> FaultError:
     return FaultError(f"has its {group.view.most} most", where=f"pool {group.view.name}", fix="Raise maxReplicas")
-
-
-def of_environment() -> tuple[str, str] | None:
-    """Return the name and namespace of the RayCluster that this process is part of; None outside of one."""
-    cluster, namespace = os.environ.get(names.CLUSTER_VARIABLE), os.environ.get(names.NAMESPACE_VARIABLE)
-    return (cluster, namespace) if cluster and namespace else None

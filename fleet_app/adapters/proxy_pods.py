@@ -9,12 +9,12 @@ controller is coming back and has not found its proxies again, which go on meanw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import httpx
 
 from fleet_app.adapters import serve_rest
-from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
+from fleet_app.adapters.kube_client import MERGE_PATCH, Kube, of_environment
 from fleet_app.adapters.kube_nodes import CLUSTER_LABEL
 from fleet_app.engine.errors import NotFoundError
 from fleet_app.render import names
@@ -30,17 +30,24 @@ HEALTHY = "HEALTHY"
 class PodLabels:
     """The pods of one cluster, by the Kubernetes API."""
 
-    def __init__(self, kube: Kube, cluster: str, namespace: str) -> None:
-        """Ask this API server."""
-        self._kube = kube
+    def __init__(self, connect: Callable[[], Kube], cluster: str, namespace: str) -> None:
+        """Ask nobody yet; `connect` says where the API server is, and is asked again until it does."""
+        self._connect = connect
+        self._connected: Kube | None = None
         self._cluster = cluster
         self._namespace = namespace
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> PodLabels | None:
-        """Return the pods of the cluster that the environment names; None outside of Kubernetes. Raises FaultError."""
-        cluster, namespace = environment.get(names.CLUSTER_VARIABLE), environment.get(names.NAMESPACE_VARIABLE)
-        return cls(Kube.of_pod(), cluster, namespace) if cluster and namespace else None
+        """Return the pods of the cluster that the environment names; None outside of Kubernetes."""
+        found = of_environment(environment)
+        return None if found is None else cls(Kube.of_pod, *found)
+
+    @property
+    def _kube(self) -> Kube:
+        if self._connected is None:
+            self._connected = self._connect()
+        return self._connected
 
     def look(self) -> dict[str, tuple[str, bool]]:
         """Return address, and whether it has the label, of each pod that has one, by name. Raises FleetError."""

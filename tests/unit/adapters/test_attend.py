@@ -397,7 +397,7 @@ class FakeKubernetes:
 
 
 def labels(kubernetes: FakeKubernetes) -> PodLabels:
-    return PodLabels(kubernetes, "fleet", "ns")  # type: ignore[arg-type]  # as much of it as it takes
+    return PodLabels(lambda: kubernetes, "fleet", "ns")  # type: ignore[arg-type]  # as much of it as it takes
 
 
 def test_a_pod_has_the_label_while_its_proxy_takes_requests():
@@ -471,3 +471,10 @@ def test_a_serve_that_cannot_be_asked_changes_no_label():
 
 def test_outside_of_kubernetes_there_are_no_pods():
     assert PodLabels.of({}) is None
+
+
+def test_a_pod_without_an_account_is_said_and_ends_nothing(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    pods = PodLabels.of({"FLEET_KUBE_CLUSTER": "fleet", "FLEET_KUBE_NAMESPACE": "ns"})
+    with pytest.raises(FaultError, match="no pod with a service account"):
+        LabelProxies(Asked({("GET", APPLICATIONS): running(proxies={"1.1": "HEALTHY"})}).client(), pods).tend()

@@ -157,7 +157,7 @@ def test_before_anybody_has_answered_nothing_is_known() -> None:
     view = pools.observe()
     assert view is not None
     assert (view.at, view.held_pods) == (0.0, {})
-    assert any("cannot be used" in trouble for trouble in view.troubles)
+    assert any("no cluster is known" in trouble for trouble in view.troubles)
 
 
 # Who holds what.
