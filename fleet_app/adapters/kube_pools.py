@@ -264,7 +264,9 @@ class KubePools:
         And, when there is no name to be taken back, make the nodes that the chart came to want, or else give up what we
         own of the RayCluster.
         """
-        cluster, pods = self._see()
+        cluster, pods = self._ray_cluster(), list[Pod]()
+        if any(group.doomed for group in cluster.groups):  # else no pod's name matters, and there are thousands
+            cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
         there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
