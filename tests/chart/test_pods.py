@@ -181,7 +181,7 @@ def test_training_waits_for_serving(render):
     objects = render(*EXAMPLES["256 nodes"])
     for group in groups(objects, "training"):
         (wave,) = group["template"]["spec"]["initContainers"]
-        assert wave["command"][3:] == ["--name=fleet-serving", "--count=135", "--within=900"]  # 90 % of 150
+        assert wave["command"][3:] == ["--name=fleet-serving", "--count=75", "--within=900"]  # half of 150
     assert not any("initContainers" in group["template"]["spec"] for group in groups(objects, "serving"))
 
 
