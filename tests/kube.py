@@ -169,6 +169,7 @@ class FakeKube:
             if fault == "stale" and url.path in self._stale:
                 return 200, self._stale[url.path]
             self._stale[url.path] = copy.deepcopy(found)
+            found = _paged(found, query)
         return status, found
 
     @staticmethod
@@ -240,6 +241,16 @@ def _parsed(method: str, path: str) -> tuple[str, str, Call]:
     name = rest[1] if len(rest) > 1 else ""
     verb = VERBS.get(method) or ("get" if name else "list")
     return rest[0], name, Call(verb=verb, group=group, resource=rest[0], name=name, namespace=namespace)
+
+
+def _paged(found: Json, query: dict[str, list[str]]) -> Json:
+    """Return the page of a list that is asked for; where it goes on is how many came before."""
+    if "limit" not in query:
+        return found
+    first = int(query.get("continue", ["0"])[0])
+    end = first + int(query["limit"][0])
+    rest = {"continue": str(end)} if end < len(found["items"]) else {}
+    return {"metadata": {**found["metadata"], **rest}, "items": found["items"][first:end]}
 
 
 def _merge(item: Json, patch: Json) -> None:

@@ -20,19 +20,19 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from fleet_app.adapters import private
+from fleet_app.adapters import kube_cards, private
 from fleet_app.adapters.board import RayBoard
 from fleet_app.adapters.clock import SystemClock
 from fleet_app.adapters.cluster import RayCluster
 from fleet_app.adapters.jobs import RayJobs
-from fleet_app.adapters.kube_client import Kube
-from fleet_app.adapters.kube_pools import KubePools, of_environment
+from fleet_app.adapters.kube_client import Kube, of_environment
+from fleet_app.adapters.kube_pools import KubePools
 from fleet_app.adapters.ray_scaling import ask_nodes
 from fleet_app.arbiter import pools_file
 from fleet_app.arbiter.facts import NoPools, Ports
 from fleet_app.arbiter.journal import Journal
 from fleet_app.arbiter.loop import Loop
-from fleet_app.arbiter.ports import Board, CardLayouts, Clock
+from fleet_app.arbiter.ports import Board, Clock
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.worker import contract
 
@@ -186,7 +186,7 @@ class FleetArbiter:
             jobs=RayJobs(dashboard_url, path / "packages"),
             board=board,
             clock=clock,
-            cards=_cards(),
+            cards=kube_cards.of_environment(),
             pools=pools or NoPools(),
         )
         self._home = home
@@ -215,15 +215,6 @@ class FleetArbiter:
     def status(self) -> dict[str, object]:
         """Return cycles so far, how long the last one took, whether it is paused, and what fails."""
         return self._runner.status()
-
-
-def _cards() -> CardLayouts | None:
-    """Return who changes what cards are cut into; None but on Kubernetes."""
-    if "KUBERNETES_SERVICE_HOST" not in os.environ:
-        return None
-    from fleet_app.adapters import kube_cards  # noqa: PLC0415  # slow to import, and of use only there
-
-    return kube_cards.of_pod()
 
 
 def pools_of(home: Path, clock: Clock) -> KubePools | None:

@@ -56,14 +56,20 @@ class Attendant:
     def _tend(self, duty: Duty, monotonic_s: float) -> None:
         try:
             duty.tend()
-        except (FleetError, OSError) as error:
-            pause_s = self._pauses.get(duty.name, EVERY_S)
-            self._again_at[duty.name] = monotonic_s + pause_s
-            self._pauses[duty.name] = min(2 * pause_s, LONGEST_PAUSE_S)
-            self._say(duty, str(error))
+        except FleetError as error:
+            self._put_off(duty, monotonic_s, str(error))
+        except Exception as error:  # the one guard of this loop: what one duty comes upon must not end the others
+            log.exception("%s failed", duty.name)
+            self._put_off(duty, monotonic_s, repr(error))
         else:
             self._pauses.pop(duty.name, None)
             self._say(duty, "")
+
+    def _put_off(self, duty: Duty, monotonic_s: float, trouble: str) -> None:
+        pause_s = self._pauses.get(duty.name, EVERY_S)
+        self._again_at[duty.name] = monotonic_s + pause_s
+        self._pauses[duty.name] = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._say(duty, trouble)
 
     def _say(self, duty: Duty, trouble: str) -> None:
         if trouble != self._said.get(duty.name, ""):

@@ -7,6 +7,7 @@ Decides nothing about the fleet.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -149,7 +150,7 @@ class HaveArbiter:
             *("--home", str(self._home.path), "--dashboard-url", self._dashboard_url),
         )
         job = f"fleet-attend-{int(self._clock() * 1000)}"
-        self._call("POST", _JOBS, json={"entrypoint": " ".join(command), "submission_id": job})
+        self._call("POST", _JOBS, json={"entrypoint": shlex.join(command), "submission_id": job})
         return job
 
     def _follow(self, job: str) -> None:
@@ -197,7 +198,7 @@ class DeployServe:
         if not text or not text.strip():
             return
         config = serve_rest.parse_config(text, str(self._file))
-        wanted = {each["name"] for each in config["applications"] or []}
+        wanted = serve_rest.names(config, str(self._file))
         there = serve_rest.states(serve_rest.details(self._ray)).keys()
         if text == _read(self._note) and wanted <= there:
             return

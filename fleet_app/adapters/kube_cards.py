@@ -8,10 +8,7 @@ Does not know what cards are used for, nor what else becomes of the node.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from fleet_app.adapters import kube_nodes
+from fleet_app.adapters import kube_client, kube_nodes
 from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
 from fleet_app.arbiter.ports import NodeView
 from fleet_app.engine.errors import FaultError, RequestError
@@ -22,11 +19,6 @@ WHOLE = "all-disabled"
 
 ANSWER_S = 1.0
 """How long an answer may take: the arbiter waits for it."""
-
-CLUSTER_ENV = "RAY_CLUSTER_NAME"
-"""KubeRay's operator tells every pod of a RayCluster its name."""
-
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def config_of(layouts: tuple[Layout, ...]) -> str:
@@ -70,12 +62,12 @@ class KubeCards:
         self._kube.ask(self._kube.core.patch_node, machines.pop(), body=patch, _content_type=MERGE_PATCH)
 
 
-def of_pod(namespace_file: Path = NAMESPACE_FILE) -> KubeCards | None:
-    """Return that of the RayCluster which this process's pod is of; None where it is in none, or may ask nothing."""
-    cluster = os.environ.get(CLUSTER_ENV)
-    if not cluster or not namespace_file.exists():
+def of_environment() -> KubeCards | None:
+    """Return that of the RayCluster which this process is part of; None outside of one, or where it may ask nothing."""
+    found = kube_client.of_environment()
+    if found is None:
         return None
     try:
-        return KubeCards(Kube.of_pod(ANSWER_S), cluster, namespace_file.read_text(encoding="utf-8").strip())
-    except (FaultError, OSError):
+        return KubeCards(Kube.of_pod(ANSWER_S), *found)
+    except FaultError:
         return None

@@ -8,7 +8,8 @@ NotFoundError. Does not know what is asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError, RequestError
+from fleet_app.render import names
 
 CONNECT_S = 2.0
 ANSWER_S = 5.0
@@ -26,8 +28,12 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 _LONGEST_MESSAGE = 300
-_CHANGED_MEANWHILE = {409, 422}
-"""Somebody was faster; or what a JSON patch tests before it changes anything does not hold, which is the same."""
+_CHANGED_MEANWHILE = {409, 410, 422}
+"""Somebody was faster; or a list has changed too much to be gone on with; or what a JSON patch tests before it changes
+anything does not hold, which is the same."""
+
+IN_A_POD = "KUBERNETES_SERVICE_HOST"
+"""The kubelet sets it in every container."""
 
 
 class Kube:
@@ -52,20 +58,29 @@ class Kube:
         return cls(configuration, answer_s)
 
     @classmethod
-    def of_file(cls, kubeconfig: Path | None = None, context: str | None = None) -> Kube:
-        """Return the one that a kubeconfig names; without one, the one that kubectl would take. Raises RequestError."""
-        configuration = Configuration()
-        try:
-            config.load_kube_config(
-                config_file=None if kubeconfig is None else str(kubeconfig),
-                context=context,
-                client_configuration=configuration,
-            )
-        except (ConfigException, OSError) as error:
-            raise RequestError(f"cannot be used: {error}", where=str(kubeconfig or "kubeconfig")) from error
-        return cls(configuration)
+    def of_file(cls, kubeconfig: Path | None = None, context: str | None = None, answer_s: float = ANSWER_S) -> Kube:
+        """Return the one that a kubeconfig names; without one, the one that kubectl would take: in a pod, the pod's.
 
-    def ask(self, call: Callable[..., Any], *names: str, **options: Any) -> dict[str, Any]:
+        Raises RequestError when nothing says which.
+        """
+        configuration = Configuration()
+        file = None if kubeconfig is None else str(kubeconfig)
+        try:
+            config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+        except (ConfigException, OSError, TypeError, ValueError) as error:
+            if kubeconfig is None and context is None and os.environ.get(IN_A_POD):
+                return cls.of_pod(answer_s)
+            where = file or "kubeconfig"
+            said = str(error).rstrip(".")
+            raise RequestError(f"no cluster is known: {said}", where=where, fix="Give --kubeconfig FILE") from error
+        return cls(configuration, answer_s)
+
+    @property
+    def host(self) -> str:
+        """Return the address of the API server."""
+        return str(self._api.configuration.host)
+
+    def ask(self, call: Callable[..., Any], *arguments: str, **options: Any) -> dict[str, Any]:
         """Return the answer to one of the client's calls.
 
         Raises NotFoundError when the server says that there is no such thing, ConflictError when it changed meanwhile,
@@ -74,7 +89,7 @@ class Kube:
         what = getattr(call, "__name__", "call").replace("_", " ")
         where = f"Kubernetes, {what}"
         try:
-            answer = call(*names, _preload_content=False, _request_timeout=self._timeout, **options)
+            answer = call(*arguments, _preload_content=False, _request_timeout=self._timeout, **options)
             found = json.loads(answer.data)
         except ApiException as error:
             raise _refused(error, where) from error
@@ -87,6 +102,12 @@ class Kube:
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
+
+
+def of_environment(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    """Return the name and namespace of the RayCluster that this process is part of; None outside of one."""
+    cluster, namespace = environment.get(names.CLUSTER_VARIABLE), environment.get(names.NAMESPACE_VARIABLE)
+    return (cluster, namespace) if cluster and namespace else None
 
 
 def _refused(error: ApiException, where: str) -> FleetError:

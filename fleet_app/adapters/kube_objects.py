@@ -1,32 +1,22 @@
-"""Reads the objects of a Kubernetes cluster through the official client: only GETs, by the page, with a time-out each.
+"""Reads the objects of a Kubernetes cluster, for whoever looks at all of them: only GETs, by the page.
 
 Knows sorts of objects by group and resource. Does not know what anybody wants them for.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
-from kubernetes.config.config_exception import ConfigException
-from urllib3.exceptions import HTTPError
-
-from fleet_app.engine.errors import FaultError, RequestError
+from fleet_app.adapters.kube_client import Kube
+from fleet_app.engine.errors import ConflictError, FaultError, NotFoundError, RequestError
 
 PAGE = 500
-TIMEOUT_S = 30.0
+ANSWER_S = 30.0
+"""How long a page may take."""
 
-IN_A_POD = "KUBERNETES_SERVICE_HOST"
-"""The kubelet sets it in every container."""
-
-_UNKNOWN, _EXPIRED = 404, 410
-_NOT_ALLOWED = frozenset({401, 403})
 _TRIES = 3
 """How often a list is begun anew whose next page has expired."""
 
@@ -46,31 +36,22 @@ class Sort:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class _ExpiredError(Exception):
-    """The API server has forgotten where a list was to go on."""
-
-
 class KubeObjects:
     """A cluster that can be read."""
 
-    def __init__(self, kubeconfig: Path | None, context: str | None) -> None:
-        """Read how the cluster is reached: from a file, from the usual places, or, in a pod, from its service account.
+    def __init__(self, kube: Kube) -> None:
+        """Read this one."""
+        self._kube = kube
 
-        Raises RequestError when nothing says how.
-        """
-        try:
-            _reach(kubeconfig, context)
-        except (ConfigException, OSError, TypeError, ValueError) as error:
-            where = str(kubeconfig or "kubeconfig")
-            raise RequestError(f"no cluster is known: {error}", where=where, fix="Give --kubeconfig FILE") from error
-        self._client = client.ApiClient()
-        self._core = client.CoreV1Api(self._client)
-        self._others = client.CustomObjectsApi(self._client)
+    @classmethod
+    def of_file(cls, kubeconfig: Path | None, context: str | None) -> KubeObjects:
+        """Return the cluster that kubectl would take. Raises RequestError when nothing says which."""
+        return cls(Kube.of_file(kubeconfig, context, ANSWER_S))
 
     @property
     def host(self) -> str:
         """Return the address of the API server."""
-        return str(self._client.configuration.host)
+        return self._kube.host
 
     def list(self, sort: Sort) -> list[dict[str, Any]]:
         """Return every object of a sort, in all namespaces; none where the cluster does not know the sort.
@@ -80,51 +61,40 @@ class KubeObjects:
         for _ in range(_TRIES):
             try:
                 return list(self._all(sort))
-            except _ExpiredError:
+            except NotFoundError:
+                return []
+            except ConflictError:  # it has forgotten where the list was to go on
                 continue
+            except RequestError as error:
+                fix = "Use an account that may list it in all namespaces"
+                raise RequestError(f"may not be read: {error.what}", where=sort.resource, fix=fix) from error
         raise FaultError("its list expired again and again", where=sort.resource, fix="Try again when less is going on")
 
+    def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a ConfigMap; None where there is none, or it may not be read. Raises FaultError."""
+        try:
+            found = self._kube.ask(self._kube.core.read_namespaced_config_map, name, namespace)
+        except RequestError:
+            return None
+        return {**found, "apiVersion": "v1", "kind": "ConfigMap"}
+
     def _all(self, sort: Sort) -> Iterator[dict[str, Any]]:
-        page = self._page(sort, None)
-        while page is not None:
+        call, names = self._call(sort)
+        options: dict[str, str] = {}
+        while True:
+            page = self._kube.ask(call, *names, limit=PAGE, **options)
             for each in page["items"]:
                 yield {**each, "apiVersion": sort.api_version, "kind": sort.kind}
-            rest = page.get("metadata", {}).get("continue")
-            page = self._page(sort, rest) if rest else None
+            rest = (page.get("metadata") or {}).get("continue")
+            if not rest:
+                return
+            options = {"_continue": rest}
 
-    def _page(self, sort: Sort, rest: str | None) -> dict[str, Any] | None:
-        query = {"limit": PAGE, "_request_timeout": TIMEOUT_S, "_preload_content": False}
-        try:
-            return cast("dict[str, Any]", json.loads(self._get(sort, query | ({"_continue": rest} if rest else {}))))
-        except ApiException as error:
-            if error.status == _UNKNOWN:
-                return None
-            if error.status == _EXPIRED:
-                raise _ExpiredError from error
-            if error.status in _NOT_ALLOWED:
-                fix = "Use an account that may list it in all namespaces"
-                raise RequestError("may not be read", where=sort.resource, fix=fix) from error
-            raise FaultError(f"the API server says {error.status} {error.reason}", where=sort.resource) from error
-        except (HTTPError, OSError, ValueError) as error:
-            raise FaultError(f"the API server does not answer: {error}", where=self.host) from error
-
-    def _get(self, sort: Sort, query: dict[str, Any]) -> bytes:
-        """Return a page as the API server writes it: typed objects would lose what the client does not know."""
-        found: Any
+    def _call(self, sort: Sort) -> tuple[Callable[..., Any], tuple[str, ...]]:
         match sort:
             case Sort(group="", resource="pods"):
-                found = self._core.list_pod_for_all_namespaces(**query)
+                return self._kube.core.list_pod_for_all_namespaces, ()
             case Sort(group="", resource="nodes"):
-                found = self._core.list_node(**query)
+                return self._kube.core.list_node, ()
             case _:
-                found = self._others.list_cluster_custom_object(sort.group, sort.version, sort.resource, **query)
-        return cast("bytes", found.data)
-
-
-def _reach(kubeconfig: Path | None, context: str | None) -> None:
-    try:
-        config.load_kube_config(str(kubeconfig) if kubeconfig else None, context)
-    except ConfigException:
-        if kubeconfig is not None or context is not None or not os.environ.get(IN_A_POD):
-            raise
-        config.load_incluster_config()
+                return self._kube.custom.list_cluster_custom_object, (sort.group, sort.version, sort.resource)

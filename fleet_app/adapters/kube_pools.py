@@ -9,7 +9,6 @@ are empty, that no held list names, and that a list of this very moment shows. D
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -265,7 +264,9 @@ class KubePools:
         And, when there is no name to be taken back, make the nodes that the chart came to want, or else give up what we
         own of the RayCluster.
         """
-        cluster, pods = self._see()
+        cluster, pods = self._ray_cluster(), list[Pod]()
+        if any(group.doomed for group in cluster.groups):  # else no pod's name matters, and there are thousands
+            cluster, pods = self._see()
         doomed = {name for group in cluster.groups for name in group.doomed}
         there, now = {pod.view.name for pod in pods}, self._clock.now()
         self._missing = {name: self._missing.get(name, now) for name in sorted(doomed - there)}
@@ -334,9 +335,3 @@ def _check(leaves: Group, joins: Group, pods: int) -> None:
 
 def _full(group: Group) -> FaultError:
     return FaultError(f"has its {group.view.most} most", where=f"pool {group.view.name}", fix="Raise maxReplicas")
-
-
-def of_environment() -> tuple[str, str] | None:
-    """Return the name and namespace of the RayCluster that this process is part of; None outside of one."""
-    cluster, namespace = os.environ.get(names.CLUSTER_VARIABLE), os.environ.get(names.NAMESPACE_VARIABLE)
-    return (cluster, namespace) if cluster and namespace else None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from fleet_app.adapters.kube_client import Kube
-from fleet_app.engine.errors import FaultError, NotFoundError
+from fleet_app.engine.errors import FaultError, FleetError, NotFoundError
 
 log = logging.getLogger("fleet.retire")
 
@@ -26,7 +26,7 @@ def retire(
 ) -> bool:
     """Delete a RayCluster and wait until it is gone, or the time is over; return whether it is gone.
 
-    A server that does not answer is asked again.
+    A server that does not answer is asked again. Raises RequestError when it may not be deleted.
     """
     where = ("ray.io", "v1", namespace, "rayclusters", cluster)
     deleted = False
@@ -47,14 +47,18 @@ def retire(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Retire a RayCluster; return 0."""
+    """Retire a RayCluster; return 0 also when it is still there, and else the exit code of what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m fleet_app.adapters.retire", description=__doc__)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--within", type=float, required=True, help="seconds to wait at most")
     asked = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    retire(Kube.of_pod(), asked.cluster, asked.namespace, asked.within)
+    try:
+        retire(Kube.of_pod(), asked.cluster, asked.namespace, asked.within)
+    except FleetError as error:
+        sys.stderr.write(f"error: {error}\nWithout this: helm uninstall --no-hooks, then clean up in Redis\n")
+        return error.exit_code
     return 0
 
 

@@ -39,6 +39,17 @@ def parse_config(text: str, where: str) -> dict[str, Any]:
     return values
 
 
+def names(config: Mapping[str, Any], where: str) -> frozenset[str]:
+    """Return what the applications of a config are called; Serve calls one without a name `default`.
+
+    Raises RequestError.
+    """
+    applications = config["applications"] or []
+    if not isinstance(applications, list) or not all(isinstance(each, dict) for each in applications):
+        raise RequestError("applications is no list of mappings", where=where, fix="See Ray Serve's config file format")
+    return frozenset(str(each.get("name", "default")) for each in applications)
+
+
 def put(dashboard: httpx.Client, body: Mapping[str, Any], where: str) -> None:
     """Have exactly the applications of a config. Raises RequestError when Serve refuses it, FaultError."""
     try:
@@ -63,6 +74,6 @@ def states(found: Details) -> dict[str, tuple[str, str]]:
     return {name: (each["status"], each.get("message") or "") for name, each in found["applications"].items()}
 
 
-def healthy_proxies(found: Details) -> frozenset[str]:
-    """Return the addresses of the nodes whose proxy takes requests."""
-    return frozenset(each["node_ip"] for each in found["proxies"].values() if each["status"] == "HEALTHY")
+def proxies(found: Details) -> dict[str, str]:
+    """Return the status of each proxy, by the address of its node."""
+    return {each["node_ip"]: each["status"] for each in found["proxies"].values()}

@@ -1,4 +1,4 @@
-"""Which fleet an audit is about: as asked, or the one whose RayCluster is among the objects.
+"""Which fleet an audit is about, as asked or the one whose RayCluster is among the objects, and by which policy.
 
 Does not know what is wrong with any of them.
 """
@@ -33,6 +33,16 @@ def find(things: Iterable[Thing], cluster: str | None, namespace: str | None) ->
         raise RequestError(f"there are several: {listed}", where="--cluster", fix="Give --cluster and --namespace")
     seen = left[0] if left else (CLUSTER, NAMESPACE)
     return Site(cluster=cluster or seen[0], namespace=namespace or seen[1])
+
+
+def policy_of(things: Iterable[Thing], site: Site) -> tuple[str, str] | None:
+    """Return the text of the policy that came with a fleet, and where it stands; None when it is not among these."""
+    for thing in things:
+        here = thing.namespace(site.namespace) == site.namespace
+        if thing.kind == "ConfigMap" and thing.name == names.policy_map(site.cluster) and here:
+            text = (thing.object.get("data") or {}).get(names.POLICY_KEY)
+            return None if text is None else (str(text), f"{thing.where}, ConfigMap {thing.name}")
+    return None
 
 
 def _is_fleet(cluster: Object) -> bool:

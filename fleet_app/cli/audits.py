@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -23,15 +23,15 @@ from fleet_app.audit.things import Finding, Thing
 from fleet_app.cli import show, tables
 from fleet_app.cli.options import Json
 from fleet_app.engine.errors import RequestError
-from fleet_app.policy.load import load_policy
+from fleet_app.policy.load import load_policy, parse_policy
 from fleet_app.policy.schema import PolicyFile
+from fleet_app.render import names
 from fleet_app.render.admission import guards
-from fleet_app.render.guards import Guard
 from fleet_app.render.site import Site
 
 STDIN = Path("-")
-NO_POLICY = {"version": 1, "name": "none", "organisations": {"none": {}}}
-"""What is asked by rests on what a policy leaves out, where none is given."""
+NO_POLICY = PolicyFile.model_validate({"version": 1, "name": "none", "organisations": {"none": {}}})
+"""What a policy leaves out: by that is asked where there is none."""
 
 Manifests = Annotated[
     list[Path] | None,
@@ -42,7 +42,8 @@ Manifests = Annotated[
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="How to reach the cluster; default: kubectl's.")]
 Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one.")]
 PolicyFileOption = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="The policy that applies; default: what one leaves out.")
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="The policy that applies; default: the chart's."),
 ]
 ClusterName = Annotated[
     str | None,
@@ -77,9 +78,8 @@ def audit(
       fleet audit --context prod --policy policy.yaml --sarif findings.sarif
       helm template my-release charts/my-chart | fleet audit -
     """
-    rules = load_policy(policy) if policy else PolicyFile.model_validate(NO_POLICY)
-    things = _written(files) if files else _existing(kubeconfig, context, guards(Site(cluster=""), rules))
-    site = sites.find(things, cluster, namespace)
+    things, site, maps = _look(files, (kubeconfig, context), (cluster, namespace))
+    rules = load_policy(policy) if policy else _own(maps, site)
     findings = ask(Bench(guards(site, rules)), things, site.namespace)
     if sarif is not None:
         _write(sarif, json.dumps(in_sarif(findings), indent=2) + "\n")
@@ -89,6 +89,27 @@ def audit(
         _say(findings, len(things))
     if findings:
         raise typer.Exit(1)
+
+
+def _look(
+    files: Sequence[Path] | None, reached: tuple[Path | None, str | None], asked: tuple[str | None, str | None]
+) -> tuple[list[Thing], Site, list[Thing]]:
+    """Return the objects to ask about, the fleet's place, and the objects among which its own policy may be."""
+    if files:
+        things = _written(files)
+        return things, sites.find(things, *asked), things
+    adapter = importlib.import_module("fleet_app.adapters.kube_objects")  # the client takes a second to import
+    cluster = adapter.KubeObjects.of_file(*reached)
+    things = _existing(adapter.Sort, cluster)
+    site = sites.find(things, *asked)
+    found = cluster.config_map(site.namespace, names.policy_map(site.cluster))
+    return things, site, [] if found is None else [Thing(object=found, source=cluster.host)]
+
+
+def _own(maps: Sequence[Thing], site: Site) -> PolicyFile:
+    """Return the policy that the fleet's chart has, or what one leaves out."""
+    found = sites.policy_of(maps, site)
+    return NO_POLICY if found is None else parse_policy(*found)
 
 
 def _written(files: Sequence[Path]) -> list[Thing]:
@@ -105,13 +126,11 @@ def _read(path: Path) -> str:
         raise RequestError(f"cannot be read: {what}", where=str(path), fix="Give a readable file, or -") from error
 
 
-def _existing(kubeconfig: Path | None, context: str | None, asked: Sequence[Guard]) -> list[Thing]:
+def _existing(sort_of: Any, cluster: Any) -> list[Thing]:
     """Return the objects of a cluster that any guard would look at, and its nodes."""
-    adapter = importlib.import_module("fleet_app.adapters.kube_objects")  # the client takes a second to import
-    cluster = adapter.KubeObjects(kubeconfig, context)
     wanted = {
-        adapter.Sort(group=target.group, version=target.versions[-1], resource=resource, kind=kind)
-        for guard in asked
+        sort_of(group=target.group, version=target.versions[-1], resource=resource, kind=kind)
+        for guard in guards(Site(cluster=""), NO_POLICY)
         for target in guard.targets
         for resource, kind in target.kinds.items()
         if "/" not in resource

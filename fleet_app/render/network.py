@@ -2,7 +2,9 @@
 
 Serving's pods hear clients at Serve's port, and training's never do: what the world sends to services does not share a
 door with the bulk of a gang. Pods of one class reach one another and the head at every port, as Ray needs; the two
-classes reach one another only where the policy says `separate: false`. What leaves the cluster is named in the policy.
+classes reach one another only where the policy says `separate: false`. What leaves the cluster is named in the policy,
+with one exception: the head reaches the API server, which no selector names, so its ports 443 and 6443 are open to any
+address, for entrypoints of jobs too, which run there. A site that wants less has a plugin that knows the API server.
 
 Outside of what a NetworkPolicy rules over, and for the fabric to keep apart: RDMA, pods in the host's network, and how
 much of a shared link each class takes (mark serving's traffic with a DSCP of its own, at the node's edge).
@@ -28,6 +30,9 @@ _AGENT_PORT = 52365
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 _OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 _DNS = {"k8s-app": "kube-dns"}
+_NODE_DNS = "169.254.20.10/32"
+"""Of NodeLocal DNSCache, where pods ask it instead (Kubernetes' documentation, Using NodeLocal DNSCache): in the host's
+network, so no selector finds it."""
 
 
 def network(site: Site, policy: PolicyFile) -> Iterator[Object]:
@@ -59,8 +64,8 @@ def _head(site: Site, clients: list[Object] | None) -> Object:
     ]
     egress = [{"to": [everyone]}, {"ports": _ports(*_API_SERVER_PORTS)}]
     what = (
-        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server. "
-        "Its dashboard, GCS and Ray Client ports are closed to everybody else."
+        "Pods of the cluster, the operator and clients of the gateway reach the head; it reaches the API server, "
+        "anywhere. Its dashboard, GCS and Ray Client ports are closed to everybody else."
     )
     return _object(site, "head", what, _head_pod(site), {"ingress": ingress, "egress": egress})
 
@@ -75,8 +80,8 @@ def _workers(site: Site, classes: Sequence[str]) -> Object:
 def _dns(site: Site) -> Object:
     servers = {"namespaceSelector": _namespace("kube-system"), "podSelector": {"matchLabels": _DNS}}
     ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-    rules: Rules = {"egress": [{"to": [servers], "ports": ports}]}
-    return _object(site, "dns", "Every pod asks the cluster's DNS.", _pods(site), rules)
+    rules: Rules = {"egress": [{"to": [servers, {"ipBlock": {"cidr": _NODE_DNS}}], "ports": ports}]}
+    return _object(site, "dns", "Every pod asks the cluster's DNS, or its node's cache of it.", _pods(site), rules)
 
 
 def _redis(site: Site) -> Object:

@@ -153,6 +153,12 @@ def test_pods_of_training_opt_out_of_whatever_moves_pods(render, options):
         assert names.GANG_ANNOTATIONS.items() <= annotations.items()
 
 
+def test_so_do_the_head_and_its_redis_without_which_ray_forgets_its_state(render):
+    found = dict(templates(render(*EXAMPLES["256 nodes"])))
+    for name in ("head", "fleet-redis"):
+        assert names.GANG_ANNOTATIONS.items() <= found[name]["metadata"]["annotations"].items(), name
+
+
 @pytest.mark.parametrize("options", EXAMPLES.values(), ids=EXAMPLES)
 def test_a_slow_probe_kills_no_gang(render, options):
     """KubeRay gives a probe to a container without one: it kills after ten minutes. This one has a day of patience."""
@@ -175,7 +181,7 @@ def test_training_waits_for_serving(render):
     objects = render(*EXAMPLES["256 nodes"])
     for group in groups(objects, "training"):
         (wave,) = group["template"]["spec"]["initContainers"]
-        assert wave["command"][3:] == ["--name=fleet-serving", "--count=135", "--within=900"]  # 90 % of 150
+        assert wave["command"][3:] == ["--name=fleet-serving", "--count=75", "--within=900"]  # half of 150
     assert not any("initContainers" in group["template"]["spec"] for group in groups(objects, "serving"))
 
 

@@ -119,6 +119,19 @@ def test_the_policy_that_is_given_counts(tmp_path):
     assert fleet("audit", "-", "--policy", str(policy), stdin=blocking).exit_code == 0
 
 
+def test_where_none_is_given_the_policy_that_came_with_the_fleet_counts():
+    own = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "prod-policy", "namespace": "fleet"},
+        "data": {"fleet.yaml": Path(DEMO).read_text() + "\nkubernetes: {budgets: blocking}\n"},
+    }
+    fleet_of_it = manifests.ray_cluster(manifests.group(), name="prod")
+    both = [fleet_of_it, manifests.budget({}, maxUnavailable=0)]
+    assert fleet("audit", "-", stdin=yaml.safe_dump_all(both)).exit_code == 1
+    assert fleet("audit", "-", stdin=yaml.safe_dump_all([*both, own])).exit_code == 0
+
+
 def test_what_is_rendered_has_no_findings():
     rendered = fleet("policy", "render", DEMO).stdout
     assert fleet("audit", "-", stdin=rendered).exit_code == 0

@@ -15,7 +15,7 @@ import pytest
 from fleet_app.adapters.attend import EVERY_S, LONGEST_PAUSE_S, Attendant
 from fleet_app.adapters.duties import FORGET_AFTER_S, ApplyPolicy, DeployServe, HaveArbiter, KeepGateway
 from fleet_app.adapters.local_home import FleetHome
-from fleet_app.adapters.proxy_pods import LOOK_EVERY, LabelProxies, PodLabels
+from fleet_app.adapters.proxy_pods import LOOK_EVERY, MISSED_LOOKS, LabelProxies, PodLabels
 from fleet_app.engine.errors import FaultError, NotFoundError, RequestError
 
 POLICY = (Path(__file__).parents[3] / "clusters" / "small.yaml").read_text(encoding="utf-8")
@@ -92,6 +92,27 @@ def test_a_duty_that_fails_is_tried_again_and_keeps_nobody_waiting(caplog):
     assert good.times == 20
     assert bad.times == 3 + (20 - int(EVERY_S * (1 + 2 + 4)))
     assert [record.message for record in caplog.records] == ["flaky: here: not yet", "flaky: well again"]
+
+
+class Surprised(Flaky):
+    """A duty that comes upon what nobody thought of, such as an answer of another shape."""
+
+    name = "surprised"
+
+    def tend(self) -> None:
+        self.times += 1
+        raise KeyError("data")
+
+
+def test_what_a_duty_does_not_expect_ends_neither_the_others_nor_the_attendant(caplog):
+    bad, good = Surprised(failures=0), Flaky(failures=0)
+    attendant = Attendant([bad, good])
+    for second in range(20):
+        attendant.look(float(second))
+    assert (good.times, bad.times > 1) == (20, True)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "surprised: KeyError('data')"
+    ]
 
 
 def test_no_duty_is_let_be_for_long():
@@ -319,6 +340,18 @@ def test_what_is_deployed_already(home, tmp_path, text, there, want):
     assert len(serve(home, file, there).did("PUT")) == want
 
 
+def test_an_application_without_a_name_is_called_as_serve_calls_it(home, tmp_path):
+    file = mounted(tmp_path, "applications: [{import_path: 'a:b'}]")
+    assert serve(home, file, {}).did("PUT")
+    assert not serve(home, file, running("default")).did("PUT")
+
+
+@pytest.mark.parametrize("text", ["applications: [chat]", "applications: {name: chat}"])
+def test_applications_that_are_none_are_said_and_not_deployed(home, tmp_path, text):
+    with pytest.raises(RequestError, match="no list of mappings"):
+        serve(home, mounted(tmp_path, text), {})
+
+
 def test_a_config_that_serve_refused_is_deployed_again(home, tmp_path):
     file = mounted(tmp_path, SERVE)
     refusing = Asked({("GET", APPLICATIONS): running("chat", "search"), ("PUT", APPLICATIONS): 400})
@@ -364,7 +397,7 @@ class FakeKubernetes:
 
 
 def labels(kubernetes: FakeKubernetes) -> PodLabels:
-    return PodLabels(kubernetes, "fleet", "ns")  # type: ignore[arg-type]  # as much of it as it takes
+    return PodLabels(lambda: kubernetes, "fleet", "ns")  # type: ignore[arg-type]  # as much of it as it takes
 
 
 def test_a_pod_has_the_label_while_its_proxy_takes_requests():
@@ -376,6 +409,43 @@ def test_a_pod_has_the_label_while_its_proxy_takes_requests():
     ray.answers[("GET", APPLICATIONS)] = running(proxies={"1.1": "UNHEALTHY", "1.3": "HEALTHY"})
     duty.tend()
     assert kubernetes.labels == {"a": {}, "b": {}, "c": {"fleet/proxy": "true"}, "unscheduled": {}}
+
+
+LABELLED = {
+    "one that Serve says is draining loses it at once": ({"1.1": "DRAINING"}, 1, False),
+    "one that Serve says is ill loses it at once": ({"1.1": "UNHEALTHY"}, 1, False),
+    "one that is found again keeps it": ({"1.1": "STARTING"}, 4 * MISSED_LOOKS, True),
+    "one that a new controller has not found yet keeps it": ({"1.9": "HEALTHY"}, MISSED_LOOKS - 1, True),
+    "no proxy at all is a controller that is coming back": ({}, MISSED_LOOKS - 1, True),
+    "one that stays unnamed loses it": ({"1.9": "HEALTHY"}, MISSED_LOOKS, False),
+}
+
+
+@pytest.mark.parametrize(("proxies", "looks", "want"), LABELLED.values(), ids=LABELLED)
+def test_a_pod_that_took_requests(proxies, looks, want):
+    kubernetes = FakeKubernetes(a="1.1")
+    kubernetes.labels["a"]["fleet/proxy"] = "true"
+    duty = LabelProxies(Asked({("GET", APPLICATIONS): running(proxies=proxies)}).client(), labels(kubernetes))
+    for _ in range(looks):
+        duty.tend()
+    assert ("fleet/proxy" in kubernetes.labels["a"]) is want
+
+
+def test_a_proxy_that_is_named_again_is_counted_anew():
+    kubernetes = FakeKubernetes(a="1.1")
+    ray = Asked()
+    duty = LabelProxies(ray.client(), labels(kubernetes))
+    for named in (True, *[False] * (MISSED_LOOKS - 1), True, *[False] * (MISSED_LOOKS - 1)):
+        ray.answers[("GET", APPLICATIONS)] = running(proxies={"1.1": "HEALTHY"} if named else {})
+        duty.tend()
+        assert kubernetes.labels["a"] == {"fleet/proxy": "true"}
+
+
+def test_a_new_proxy_takes_no_requests_while_it_starts():
+    kubernetes = FakeKubernetes(a="1.1")
+    ray = Asked({("GET", APPLICATIONS): running(proxies={"1.1": "STARTING"})})
+    LabelProxies(ray.client(), labels(kubernetes)).tend()
+    assert kubernetes.labels["a"] == {}
 
 
 def test_kubernetes_is_asked_when_proxies_change_and_now_and_then():
@@ -401,3 +471,10 @@ def test_a_serve_that_cannot_be_asked_changes_no_label():
 
 def test_outside_of_kubernetes_there_are_no_pods():
     assert PodLabels.of({}) is None
+
+
+def test_a_pod_without_an_account_is_said_and_ends_nothing(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    pods = PodLabels.of({"FLEET_KUBE_CLUSTER": "fleet", "FLEET_KUBE_NAMESPACE": "ns"})
+    with pytest.raises(FaultError, match="no pod with a service account"):
+        LabelProxies(Asked({("GET", APPLICATIONS): running(proxies={"1.1": "HEALTHY"})}).client(), pods).tend()

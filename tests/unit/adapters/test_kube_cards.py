@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from fleet_app.adapters.kube_cards import CLUSTER_ENV, KubeCards, config_of, of_pod
+from fleet_app.adapters.kube_cards import KubeCards, config_of, of_environment
 from fleet_app.adapters.kube_client import Kube
 from fleet_app.arbiter.ports import NodeView
 from fleet_app.engine.errors import FaultError, RequestError
@@ -65,12 +63,10 @@ def test_the_machine_of_a_nodes_pod_gets_the_label_and_keeps_its_others() -> Non
     assert labels == {"fleet/class": "training", "nvidia.com/mig.config": "all-1g.10gb"}
 
 
-def test_outside_of_a_raycluster_nobody_changes_layouts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    namespace = tmp_path / "namespace"
-    namespace.write_text("fleet")
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.delenv(CLUSTER_ENV, raising=False)
-    assert of_pod(namespace) is None
-    monkeypatch.setenv(CLUSTER_ENV, "prod")
-    assert of_pod(namespace) is None, "there is no service account"
-    assert of_pod(tmp_path / "missing") is None
+def test_outside_of_a_raycluster_nobody_changes_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "FLEET_KUBE_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FLEET_KUBE_NAMESPACE", NAMESPACE)
+    assert of_environment() is None
+    monkeypatch.setenv("FLEET_KUBE_CLUSTER", CLUSTER)
+    assert of_environment() is None, "there is no service account"

@@ -11,6 +11,7 @@ from tests.kube import FakeKube, served
 FAILURES: dict[str, tuple[str, type[FleetError]]] = {
     "what the server says is not there is not there": ("404", NotFoundError),
     "who was slower hears so": ("409", ConflictError),
+    "a list that has changed too much to go on": ("410", ConflictError),
     "what a patch rests on does not hold": ("422", ConflictError),
     "we may not": ("403", RequestError),
     "a token that ran out": ("401", RequestError),
@@ -59,5 +60,5 @@ def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.Monkey
 
 
 def test_a_kubeconfig_that_is_not_there(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(RequestError, match="cannot be used"):
+    with pytest.raises(RequestError, match="no cluster is known"):
         Kube.of_file(tmp_path / "none")

@@ -157,7 +157,7 @@ def test_before_anybody_has_answered_nothing_is_known() -> None:
     view = pools.observe()
     assert view is not None
     assert (view.at, view.held_pods) == (0.0, {})
-    assert any("cannot be used" in trouble for trouble in view.troubles)
+    assert any("no cluster is known" in trouble for trouble in view.troubles)
 
 
 # Who holds what.
@@ -254,6 +254,14 @@ def test_a_name_is_taken_back_only_once_its_pod_has_been_gone_for_a_while(bed: B
     bed.clock.at += 0.2
     bed.pools.turn()
     assert replicas(bed.fake)["training-l1"] == (2, [])
+
+
+def test_while_no_pod_is_named_all_pods_are_listed_once_a_look(bed: Bed) -> None:
+    """A list of thousands is megabytes, every two seconds."""
+    bed.pools.want(PoolsWish(held_pods={"p1": "llm"}))
+    bed.pools.turn()
+    bed.pools.turn()
+    assert [call.resource for call in bed.fake.calls if call.verb == "list"] == ["pods", "nodes"] * 2
 
 
 def test_what_was_changed_is_owned_no_longer_than_that(bed: Bed) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet_app.adapters.retire import EVERY_S, retire
+from fleet_app.adapters.retire import EVERY_S, main, retire
 from fleet_app.engine.errors import FaultError, NotFoundError, RequestError
 
 WHERE = ("ray.io", "v1", "ns", "rayclusters", "fleet")
@@ -66,3 +66,10 @@ def test_retiring(answers, want, asked):
 def test_a_right_that_it_does_not_have_is_said():
     with pytest.raises(RequestError):
         FakeKube(RequestError("forbidden")).retire()
+
+
+def test_without_an_account_the_hook_fails_and_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main(["--cluster", "fleet", "--namespace", "ns", "--within", "4"]) == 1
+    assert "no pod with a service account" in (said := capsys.readouterr().err)
+    assert "--no-hooks" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_app.audit.sites import find
+from fleet_app.audit.sites import find, policy_of
 from fleet_app.audit.things import Thing
 from fleet_app.engine.errors import RequestError
 from fleet_app.render.site import Site
@@ -38,3 +38,23 @@ def test_find(things, name, namespace, want):
 def test_several_and_nobody_says_which():
     with pytest.raises(RequestError, match=r"--cluster: there are several: a in one, b in two"):
         find([B, A], None, None)
+
+
+def own(name: str, namespace: str, **data: str) -> Thing:
+    metadata = {"name": name, "namespace": namespace}
+    return Thing(object={"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, source="here")
+
+
+MINE = own("prod-policy", "ml", **{"fleet.yaml": "name: mine"})
+POLICIES = {
+    "the fleet's own": ([A, MINE], ("name: mine", "here, ConfigMap prod-policy")),
+    "another namespace's is another fleet's": ([own("prod-policy", "two", **{"fleet.yaml": "name: b"})], None),
+    "so is one of another name": ([own("test-policy", "ml", **{"fleet.yaml": "name: b"})], None),
+    "one without a policy in it": ([own("prod-policy", "ml")], None),
+    "none": ([], None),
+}
+
+
+@pytest.mark.parametrize(("things", "want"), POLICIES.values(), ids=POLICIES)
+def test_the_policy_that_came_with_it(things, want):
+    assert policy_of(things, Site(cluster="prod", namespace="ml")) == want

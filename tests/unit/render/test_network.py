@@ -31,6 +31,7 @@ OTHER = ("batch", {"app": "other"})
 OPERATOR = ("kuberay", {"app.kubernetes.io/name": "kuberay-operator"})
 PROMETHEUS = ("monitoring", {"app.kubernetes.io/name": "prometheus"})
 DNS = ("kube-system", {"k8s-app": "kube-dns"})
+NODE_DNS = ("169.254.20.10/32", {})
 REDIS = ("fleet", {"app": "redis"})
 Peer = tuple[str, dict[str, str]]
 
@@ -62,6 +63,8 @@ def _open(door: dict[str, Any], direction: str, peer: Peer, port: int) -> bool:
 
 def _is(each: dict[str, Any], peer: Peer) -> bool:
     namespace, labels = peer
+    if "ipBlock" in each:
+        return namespace == each["ipBlock"]["cidr"]
     there = {"kubernetes.io/metadata.name": namespace}
     in_it = selects(each["namespaceSelector"], there) if "namespaceSelector" in each else namespace == "fleet"
     return in_it and ("podSelector" not in each or selects(each["podSelector"], labels))
@@ -91,6 +94,8 @@ CASES = {
     "Prometheus reads ranks": (NAMED, PROMETHEUS, TRAINING, 8080, True),
     "and the gateway": (NAMED, PROMETHEUS, HEAD, 8090, True),
     "ranks ask the DNS": (USUAL, TRAINING, DNS, 53, True),
+    "or its cache on their node": (USUAL, TRAINING, NODE_DNS, 53, True),
+    "which is asked for names only": (USUAL, TRAINING, NODE_DNS, 80, False),
     "ranks reach nothing else outside": (USUAL, TRAINING, OTHER, 443, False),
     "the head reaches Redis": (USUAL, HEAD, REDIS, 6379, True),
     "so does what KubeRay cleans up with": (USUAL, CLEANUP, REDIS, 6379, True),
