@@ -962,7 +962,8 @@ def so_many_save_at_once(case: Case) -> None:
     """D7: nobody more is asked by plan while so many leave or move, unless a booking leaves no time for that."""
     most, drain = case.policy.drain.most_at_once, case.policy.drain
     already = sum(one.holding and (told_to_end(one) or one.moving) for one in case.state.workloads)
-    planned = [action for action in case.actions(Move) if action.beneficiary not in case.bookings]
+    hurried = {*case.bookings, *ends_of(case)}  # neither for a start, nor off a node that goes away, is it put off
+    planned = [action for action in case.actions(Move) if action.beneficiary not in hurried]
     for action in case.actions(Drain):
         booking, one = case.bookings.get(action.beneficiary), case.workloads[action.workload]
         longest_s = drain.longest_grace_s + min(one.grace_s, drain.longest_grace_s)

@@ -98,11 +98,18 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service | Booking], str]] = {
         [node("n1"), gang("x", team="nobody")],
         "team nobody is not in the policy; add it, or submit for a team that is",
     ),
-    "contracts broken": (
-        [*nodes(9), *(backfill(f"b{i}", gpus=8, on=[f"n{i}"]) for i in range(1, 9)), backfill("x", broken_drains=4)],
+    "contracts broken, and more than its team has": (
+        [*nodes(9), backfill("x", gpus=8, nodes=9, broken_drains=4)],
         (
             "broke the drain contract 4 times and lost the right to lent capacity; "
-            "needs 1 GPUs, team research has 0 left of its own"
+            "needs 72 GPUs, team research has no more than 64 of its own"
+        ),
+    ),
+    "contracts broken, and what its team has is used": (
+        [*nodes(9), *(backfill(f"b{i}", gpus=8, on=[f"n{i}"]) for i in range(1, 9)), backfill("x", broken_drains=4)],
+        (
+            "needs 1 GPUs; team research has 0 left of its quota: 1 more would do; "
+            "it broke the drain contract 4 times and lost the right to lent capacity"
         ),
     ),
     "kept for one ahead": (
