@@ -72,7 +72,12 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
-        sentence += _lost(policy, workload, wait) + _moving(state, name) + _booked(state, wait.blocked_by, now)
+        sentence += (
+            _one_class(state, policy, workload, wait)
+            + _lost(policy, workload, wait)
+            + _moving(state, name)
+            + _booked(state, wait.blocked_by, now)
+        )
     estimate = None if wait is None else expected(state, policy, now, name)
     return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead, expected=estimate)
 
@@ -220,6 +225,14 @@ def _of_admitted(plan: Plan, name: str) -> str:
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
     already = (one.name for one in state.workloads if _leaves_for(one, wait.workload))
     return tuple(sorted({*wait.blocked_by, *already}))
+
+
+def _one_class(state: FleetState, policy: Policy, workload: Workload, wait: Wait) -> str:
+    """Return how many of its nodes one class has, for what may be on nodes of either but not of both (P12)."""
+    either = wait.asked > 1 and not wait.group and class_of(policy, workload).yields
+    if not either or wait.reason is not Reason.NO_ROOM or len({node.node_class for node in state.nodes}) == 1:
+        return ""
+    return f"; its nodes have to be of one class, and neither has more than {wait.available} of {wait.asked} for it"
 
 
 def _lost(policy: Policy, workload: Workload, wait: Wait) -> str:

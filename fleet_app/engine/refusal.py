@@ -117,7 +117,10 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
-    """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
+    """Return how many bundles one domain of the empty fleet would hold, on nodes of one class (P12).
+
+    The same for all that are alike in this.
+    """
     headroom = may_use_headroom(ledger, workload)
     question = (headroom, workload.accelerator, workload.shape.parts)
     most = ledger.memo.most_ever.get(question)
@@ -129,10 +132,10 @@ def _most_ever(ledger: Ledger, workload: Workload) -> int:
 
 
 def _in_best_domain(able: Sequence[tuple[Node, int]], level: int) -> int:
-    counts: dict[Block, int] = defaultdict(int)
+    counts: dict[tuple[Block, NodeClass], int] = defaultdict(int)
     for node, alike in able:
         if len(node.domains) >= level:
-            counts[node.block(level)] += alike
+            counts[node.block(level), node.node_class] += alike
     return max(counts.values(), default=0)
 
 
