@@ -11,7 +11,7 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.workload import Service, Workload
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
-from tests.strategies import asking, contested, contested_slices, crowded, pasts, scattered
+from tests.strategies import asking, contested, contested_slices, crowded, in_motion, pasts, scattered
 from tests.virtual import Fleet, plan_of
 
 
@@ -43,6 +43,12 @@ def test_every_contest_for_slices_keeps_every_law(fleet: Fleet) -> None:
 @tries(150)
 @given(fleet=scattered())
 def test_every_gang_among_scattered_nodes_keeps_every_law(fleet: Fleet) -> None:
+    check(case_of(fleet))
+
+
+@tries(100)
+@given(fleet=in_motion())
+def test_all_that_is_set_in_motion_by_plan_keeps_every_law(fleet: Fleet) -> None:
     check(case_of(fleet))
 
 
