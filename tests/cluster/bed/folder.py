@@ -18,6 +18,7 @@ from tests.cluster.bed.cgroups import CGROUPS
 from tests.tools import bed
 
 PREFIX = "fleetbed-"
+KEPT = 6  # logs of so many runs
 
 
 @contextlib.contextmanager
@@ -49,10 +50,16 @@ def _sweep(runs: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a run's folder and control groups. What is still busy stays for the next run to sweep."""
+    """Remove a run's folder and control groups, but for its logs. What is busy stays for the next run to sweep."""
     for group in sorted(_groups(folder.name), reverse=True):
         with contextlib.suppress(OSError):
             group.rmdir()
+    kept = bed() / "logs"
+    kept.mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):
+        (folder / "log").rename(kept / folder.name)
+    for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -84,8 +84,9 @@ def lay(programs: Programs) -> None:
 def place(programs: Programs, folder: Path, number: int) -> Place:
     """Make the namespaces of a node, with /run, /var/lib and /var/log of its own, and plug it in."""
     name, address, pods = f"n{number}", f"10.88.0.1{number}", f"10.244.{number}"
-    log = folder / name / "log"
-    log.mkdir(parents=True)
+    (folder / name).mkdir()
+    log = programs.logs / f"{name}-var-log"
+    log.mkdir()
     steps = [
         "mount --make-rshared /",  # volumes of pods are to be seen in their containers
         "mount -t tmpfs tmpfs /var/lib",  # images: hundreds of thousands of files, on a disk a minute to remove
