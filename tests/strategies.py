@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fleet_app.engine.artifacts import Artifact
-from fleet_app.engine.calendar import BookingAsk
+from fleet_app.engine.calendar import Booking, BookingAsk
 from fleet_app.engine.cards import Slice
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import (
@@ -42,6 +42,7 @@ from tests.builders import (
     CLASSES,
     COMMITTED,
     backfill,
+    booking,
     booking_ask,
     cards,
     gang,
@@ -114,10 +115,12 @@ def calendars() -> st.SearchStrategy[Calendar]:
     )
 
 
+TIGHT = (Source(name="registry", most_at_once=1, gbit_per_s=10), Source(name="store", most_at_once=2))
+
+
 def pulls() -> st.SearchStrategy[Pulls]:
     """Return no limits as often as tight ones."""
-    tight = (Source(name="registry", most_at_once=1, gbit_per_s=10), Source(name="store", most_at_once=2))
-    return st.sampled_from([Pulls(), Pulls(), Pulls(sources=tight), Pulls(sources=tight, most_per_node=1)])
+    return st.sampled_from([Pulls(), Pulls(), Pulls(sources=TIGHT), Pulls(sources=TIGHT, most_per_node=1)])
 
 
 def affinities() -> st.SearchStrategy[tuple[Affinity, ...]]:
@@ -400,7 +403,7 @@ def happened(fleet: Fleet, event: Happening) -> Fleet:
 def pasts(draw: st.DrawFn, *, longest: int = 18, rare: Sequence[str] = RARE) -> list[Fleet]:
     """Return a fleet again and again: new or full at first, decided on after most of what happened since."""
     full = crowded().map(lambda crowd: asking(*crowd))
-    past = [draw(st.one_of(new_fleets(), new_fleets(), full))]
+    past = [draw(st.one_of(new_fleets(), new_fleets(), full, in_motion()))]
     for event in draw(st.lists(happenings(rare), min_size=4, max_size=longest)):
         decided = virtual.started(virtual.cycle(past[-1])) if event.amount else past[-1]
         past.append(happened(decided, event))
@@ -616,6 +619,42 @@ def crowded(draw: st.DrawFn, *, most: int = 7) -> tuple[Fleet, Workload | Servic
     rules = with_nominal(rules, "vision", max(0, uses - draw(st.integers(1, 6))))
     asker = draw(st.one_of(gangs("asker", rules.levels), services("asker")))
     return virtual.fleet(rules, *fleet_nodes, *lodgers, now=1000.0), asker
+
+
+@st.composite
+def in_motion(draw: st.DrawFn) -> Fleet:
+    """Return more that is to leave by plan than may save at once, and elastic work that could grow too fast.
+
+    Committed work is on nodes that cross, and what yields is on nodes that are booked soon (D7, G5). Some nodes are
+    serving's, and beside the elastic work, which has one, too few may be free for more of its class (P12).
+    """
+    rules = with_nominal(draw(policies()), "research", 32)
+    rules = replace(
+        rules,
+        boundary=Boundary(serving="serving", training="research"),
+        calendar=replace(rules.calendar, reclaim_lead_s=draw(st.sampled_from([0.0, 3600.0]))),
+        drain=replace(rules.drain, most_at_once=draw(st.sampled_from([1, 1, 2]))),
+        pulls=Pulls(sources=TIGHT, most_per_node=draw(st.sampled_from([None, 1]))),
+    )
+    crossed = [f"c{number}" for number in range(draw(st.integers(0, 3)))]
+    booked = [f"b{number}" for number in range(draw(st.integers(0, 3)))]
+    other = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
+    at = "/".join("a" for _ in rules.levels)
+    parts: list[Node | Workload | Booking] = [node(name, at=at, gpus=4) for name in (*crossed, *booked, *other)]
+    parts += [gang(f"firm-{name}", gpus=draw(st.integers(1, 4)), on=[name], movable=True) for name in crossed]
+    parts += [backfill(f"lent-{name}", on=[name], grace_s=draw(st.sampled_from([30.0, 900.0]))) for name in booked]
+    if booked:
+        starts = draw(st.sampled_from([1100.0, 2000.0, 4000.0]))
+        parts.append(booking("soon", *booked, team=None, start_at=starts, end_at=9000.0))
+    needs = draw(st.sampled_from([(IMAGE,), (WEIGHTS,), (IMAGE, WEIGHTS)]))
+    parts += [node(f"v{number}", at=at, gpus=4, serving=True) for number in range(draw(st.integers(0, 2)))]
+    has = draw(st.sampled_from([other[:1], other[:1], ()]))
+    least = 1 if has else draw(st.integers(1, 3))
+    parts.append(backfill("grows", on=has, nodes=1, gpus=4, minimum=least, at_most=4, artifacts=needs))
+    fleet = virtual.fleet(rules, *parts, now=1000.0)
+    for name in crossed:
+        fleet = virtual.asked_to_cross(fleet, name)
+    return fleet
 
 
 @st.composite

@@ -17,7 +17,7 @@ from fleet_app.engine.entitled import short_of_floors, short_of_nominal
 from fleet_app.engine.forecast import DAY_S, HOUR_S, forecast
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Reason, Wait
+from fleet_app.engine.plan import Admit, AdmitSlice, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.transfers import nominal_at
@@ -181,7 +181,7 @@ def _again(
         crossings=(),  # what they change is in the ledger's nodes and policy already
     )
     plan = decide(then, policy, at)
-    starts = {action.workload for action in plan.actions if isinstance(action, Admit)}
+    starts = {action.workload for action in plan.actions if isinstance(action, Admit | AdmitSlice)}
     waits = {wait.workload: wait for wait in plan.waits}
     return {
         name: (at, None) if name in starts else _later(waits[name], at + policy.drain.longest_grace_s, booking)

@@ -26,15 +26,12 @@ from fleet_app.engine.admission import HOPELESS, ITS_OWN
 from fleet_app.engine.books import Books, Following
 from fleet_app.engine.decide import decide, plan_of, steps
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Plan, Reason, Wait
+from fleet_app.engine.plan import Admit, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.queues import Place, Queues, Sort, sort_of
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
-
-OPEN = ITS_OWN | {Reason.CONTRACT_BROKEN}
-"""What somebody may wait for who stops nobody behind it; the last of these is hopeless only until its team has more."""
 
 FIRST = 2
 """How many of those that ask for the same are handed over at first."""
@@ -143,7 +140,7 @@ class Deciding:
         self._coming = {one.workload for one in plan.actions if isinstance(one, Admit)}
         self._changed = len(self._coming) < len(plan.actions)
         self._ended = False
-        self._open = any(wait.reason in OPEN for wait in waits.values())
+        self._open = any(wait.reason in ITS_OWN for wait in waits.values())
         return plan
 
     def _planned(self, facts: FleetState, now: float, handed: Iterable[Handed]) -> Plan:

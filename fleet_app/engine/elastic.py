@@ -1,4 +1,4 @@
-"""Gangs and backfill that run with fewer members than they would like: how many now, and when they grow (R8, G5).
+"""Gangs and backfill that run with fewer members than they would like: how many now, and when they grow (R8, P12, G5).
 
 Knows the ledger. Who shrinks is a question of who yields, and not answered here.
 """
@@ -62,11 +62,12 @@ def _may_grow(ledger: Ledger, workload: Workload) -> bool:
 
 
 def _more(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
-    """Return free nodes beside those that it has: of one kind and in one domain with them (P4), nearest first."""
+    """Return free nodes beside those that it has: of one kind and class, in one domain (P4, P12), nearest first."""
     held, level = [ledger.nodes[name] for name in workload.nodes], depth(ledger, workload)
-    blocks = {node.block(level) for node in held}
+    blocks = {(node.block(level), node.node_class) for node in held}
     fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
-    able = [node for node in fitting if node.name not in workload.nodes and {node.block(level)} == blocks]
+    alike = [node for node in fitting if {(node.block(level), node.node_class)} == blocks]
+    able = [node for node in alike if node.name not in workload.nodes]
 
     def farness(node: Node) -> tuple[int, bool, int, tuple[str, ...], str]:
         training, free = node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus

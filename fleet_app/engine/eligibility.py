@@ -47,7 +47,7 @@ def uncapped(ledger: Ledger, workload: Workload) -> list[Node]:
     several bundles only nodes without replicas; having broken the contract too often it loses that headroom. Asked when
     services have got what is theirs; the answer is the same for all that are alike in this.
     """
-    headroom = ledger.class_of(workload).yields and not distrusted(ledger, workload)
+    headroom = may_use_headroom(ledger, workload)
     alone = workload.bundles > 1 or workload.minimum is not None
     barred = is_barred(ledger, workload)
     key = (headroom, alone, workload.accelerator, barred)
@@ -151,6 +151,11 @@ def depth(ledger: Ledger, workload: Workload) -> int:
     """Return how many levels deep one domain must hold all of the workload; 0 when none must (P4)."""
     levels = ledger.policy.levels
     return levels.index(workload.within) + 1 if workload.within in levels else 0
+
+
+def may_use_headroom(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether serving's nodes are open to the workload: it yields, and kept to the drain contract (P5, D4)."""
+    return ledger.class_of(workload).yields and not distrusted(ledger, workload)
 
 
 def distrusted(ledger: Ledger, workload: Workload) -> bool:

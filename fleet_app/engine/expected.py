@@ -63,7 +63,7 @@ def expected(state: FleetState, policy: Policy, now: float, name: str, *, effort
     for _ in range(decisions):
         plan = decide(fleet, policy, at)
         wait = plan.wait_of(name)
-        if wait is not None and wait.reason in HOPELESS and wait.reason is not Reason.CONTRACT_BROKEN:
+        if wait is not None and wait.reason in HOPELESS:
             return None
         fleet, left_now = forward.gone(forward.carried_out(fleet, plan, at), policy, at)
         if any(one.name == name and one.holding for one in fleet.workloads):
@@ -88,8 +88,6 @@ def _because(state: FleetState, policy: Policy, plan: Plan, name: str) -> str:
     ahead = "" if first.name == name else f"{first.name} is ahead of it, and "
     if reason is Reason.REPARTITION_UNDER_WAY:
         return f"{ahead}a card has to be cut first"
-    if reason is Reason.CONTRACT_BROKEN:
-        return f"{ahead}team {first.team} has too little left that is its own"
     of_quota = reason is Reason.QUOTA_USED
     who = tuple(_of_quota(state, policy, first) if of_quota else _on_its_nodes(state, policy, first))
     if not who:

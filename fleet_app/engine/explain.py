@@ -19,6 +19,7 @@ from fleet_app.engine.expected import Expected, expected
 from fleet_app.engine.holders import holders_of
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Admit, AdmitSlice, DomainRoom, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
@@ -71,7 +72,12 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         sentence = cardless.sentence(wait, workload.team, workload.slice, leaving, state)
     else:
         sentence = sentence_of(wait, workload, _draining(state, wait), now=now, whole=_whole(state, workload))
-        sentence += _moving(state, name) + _booked(state, wait.blocked_by, now)
+        sentence += (
+            _one_class(state, policy, workload, wait)
+            + _lost(policy, workload, wait)
+            + _moving(state, name)
+            + _booked(state, wait.blocked_by, now)
+        )
     estimate = None if wait is None else expected(state, policy, now, name)
     return Explanation(name=name, sentence=sentence, wait=wait, ahead=ahead, expected=estimate)
 
@@ -110,7 +116,7 @@ def _about_quota(wait: Wait, workload: Workload) -> str:
             return f"needs {wait.asked} GPUs; team {team} may never have more than {wait.available}{of}"
         case Reason.CONTRACT_BROKEN:
             lost = f"broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
-            return f"{lost}; needs {wait.asked} GPUs, team {team} has {wait.available} left of its own"
+            return f"{lost}; needs {wait.asked} GPUs, team {team} has no more than {wait.available} of its own"
     more = f"{', '.join(wait.blocked_by)} will bring more" if wait.blocked_by else f"{short} more would do"
     return f"needs {wait.asked} GPUs; team {team} has {wait.available} left of its {wait.level or 'quota'}: {more}"
 
@@ -219,6 +225,22 @@ def _of_admitted(plan: Plan, name: str) -> str:
 def _draining(state: FleetState, wait: Wait) -> tuple[str, ...]:
     already = (one.name for one in state.workloads if _leaves_for(one, wait.workload))
     return tuple(sorted({*wait.blocked_by, *already}))
+
+
+def _one_class(state: FleetState, policy: Policy, workload: Workload, wait: Wait) -> str:
+    """Return how many of its nodes one class has, for what may be on nodes of either but not of both (P12)."""
+    either = wait.asked > 1 and not wait.group and class_of(policy, workload).yields
+    if not either or wait.reason is not Reason.NO_ROOM or len({node.node_class for node in state.nodes}) == 1:
+        return ""
+    return f"; its nodes have to be of one class, and neither has more than {wait.available} of {wait.asked} for it"
+
+
+def _lost(policy: Policy, workload: Workload, wait: Wait) -> str:
+    """Return that lent capacity is closed to a workload that yields, where that is not the reason already (D4)."""
+    lost = class_of(policy, workload).yields and workload.broken_drains >= policy.drain.max_broken
+    if not lost or wait.reason is Reason.CONTRACT_BROKEN:
+        return ""
+    return f"; it broke the drain contract {workload.broken_drains} times and lost the right to lent capacity"
 
 
 def _moving(state: FleetState, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which nodes for groups of several shapes together: a matching of groups and nodes in one domain (rule P7).
+"""Which nodes for groups of several shapes together: a matching of groups and nodes in one domain (rules P7, P12).
 
 Whenever groups and nodes can be matched, a bundle a node, they are: greed alone would give a node that does for many
 groups to one that has others. Knows nodes, domains and shapes, and is told what fits. Does not know teams, priorities,
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet_app.engine.placement import Domain, domains
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Group
 
 Fits = Callable[[str, Shape], bool]
@@ -20,6 +20,9 @@ Fits = Callable[[str, Shape], bool]
 
 Kind = tuple[str, str]
 """Accelerator and driver."""
+
+Scope = tuple[Domain, NodeClass]
+"""The nodes of one class in one domain (P12)."""
 
 NO_GPUS: Kind = ("", "")
 """The kind of what asks for no GPU."""
@@ -114,15 +117,17 @@ def kept(sought: Sought, nodes: Sequence[Node], near: Fits, ever: Fits) -> Match
 def scopes(
     sought: Sought, nodes: Sequence[Node], level: int, *, whole: bool = True
 ) -> Iterator[tuple[Kind, list[Node]]]:
-    """Yield the nodes of each domain `level` levels deep, once for each kind that its GPUs could be of.
+    """Yield the nodes of one class in each domain `level` levels deep, once for each kind that its GPUs could be of.
 
     With `whole` only domains with a node for every bundle.
     """
     for _, domain in sorted(domains(nodes, level).items(), key=lambda item: item[0]):
-        if whole and len(domain) < sought.bundles:
-            continue
-        for kind in _kinds(sought, domain):
-            yield kind, domain
+        for of in NodeClass:
+            scope = [node for node in domain if node.node_class is of]
+            if not scope or (whole and len(scope) < sought.bundles):
+                continue
+            for kind in _kinds(sought, scope):
+                yield kind, scope
 
 
 def match(sought: Sought, kind: Kind, domain: Sequence[Node], *fits: Fits, rest: Order | None = None) -> Matched:
@@ -163,16 +168,16 @@ class Tally:
         ]
         self._without_gpus = sum(1 << place for place, group in enumerate(sought.groups) if not group.shape.gpus)
         self._fitting: dict[str, int] = {}
-        self._counts: dict[Domain, Counter[tuple[Kind, int]]] = defaultdict(Counter)
+        self._counts: dict[Scope, Counter[tuple[Kind, int]]] = defaultdict(Counter)
         for name, node in nodes.items():
             if len(node.domains) >= sought.depth:
                 self._fitting[name] = self._groups_on(name)
-                self._counts[node.domains[: sought.depth]][_kind(node), self._fitting[name]] += 1
-        self._holding = {domain for domain in self._counts if self._holds(domain)}
+                self._counts[self._scope(node)][_kind(node), self._fitting[name]] += 1
+        self._holding = {scope for scope in self._counts if self._holds(scope)}
 
     @property
     def ample(self) -> int:
-        """Return how many domains hold all groups."""
+        """Return how many domains hold all groups on nodes of one class, each once a class."""
         return len(self._holding)
 
     def look(self, name: str) -> None:
@@ -181,21 +186,24 @@ class Tally:
         if before is None or before == now:
             return
         node = self._nodes[name]
-        domain = node.domains[: self._sought.depth]
+        scope = self._scope(node)
         self._fitting[name] = now
-        self._counts[domain][_kind(node), before] -= 1
-        self._counts[domain][_kind(node), now] += 1
-        if self._holds(domain):
-            self._holding.add(domain)
+        self._counts[scope][_kind(node), before] -= 1
+        self._counts[scope][_kind(node), now] += 1
+        if self._holds(scope):
+            self._holding.add(scope)
         else:
-            self._holding.discard(domain)
+            self._holding.discard(scope)
+
+    def _scope(self, node: Node) -> Scope:
+        return (node.domains[: self._sought.depth], node.node_class)
 
     def _groups_on(self, name: str) -> int:
         """Return as bits which groups fit on a node."""
         return sum(1 << place for place, group in enumerate(self._sought.groups) if self._fits(name, group.shape))
 
-    def _holds(self, domain: Domain) -> bool:
-        counts = self._counts[domain]
+    def _holds(self, scope: Scope) -> bool:
+        counts = self._counts[scope]
         kinds = {kind for kind, _ in counts if self._sought.accelerator in {None, kind[0]}}
         if not self._sought.gpus:
             kinds = {NO_GPUS}

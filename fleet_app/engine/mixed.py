@@ -24,7 +24,7 @@ from fleet_app.engine import (
     refusal,
     reserving,
 )
-from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
+from fleet_app.engine.eligibility import asker, eligible, may_use_headroom, sought, unbooked, unreserved
 from fleet_app.engine.ends import Start
 from fleet_app.engine.fullness import emptiness, tightness
 from fleet_app.engine.ledger import Ledger
@@ -107,8 +107,8 @@ def _impossible(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what no state of this fleet and its policy could hold (O3), with the group in the way."""
     if workload.team not in ledger.tree.entries:
         return Wait(workload=workload.name, reason=Reason.UNKNOWN_TEAM, asked=workload.gpus, available=0)
-    yields = ledger.class_of(workload).yields
-    able = [node for node in ledger.nodes.values() if yields or node.node_class is NodeClass.TRAINING]
+    headroom = may_use_headroom(ledger, workload)
+    able = [node for node in ledger.nodes.values() if headroom or node.node_class is NodeClass.TRAINING]
 
     def fits(name: str, shape: Shape) -> bool:
         return shape.fits(ledger.nodes[name].capacity)
@@ -181,13 +181,13 @@ def _kept_out(ledger: Ledger, workload: Workload, name: str) -> list[Node]:
     """Return the nodes that only their quarantine keeps a group off, full or not (H4)."""
     shape = next(group.shape for group in workload.groups if group.name == name)
     bound = workload.accelerator if shape.gpus else None
-    yields = ledger.class_of(workload).yields
+    headroom = may_use_headroom(ledger, workload)
     return [
         node
         for node in ledger.nodes.values()
         if node.condition is Condition.QUARANTINED
         and shape.fits(node.capacity)
-        and (yields or node.node_class is NodeClass.TRAINING)
+        and (headroom or node.node_class is NodeClass.TRAINING)
         and bound in {None, node.accelerator}
     ]
 

@@ -1,4 +1,4 @@
-"""Which nodes: the smallest domain that fits, best fit, neighbours in rank order (rules P1 to P5, P9).
+"""Which nodes: the smallest domain that fits, best fit, neighbours in rank order (rules P1 to P5, P9, P12).
 
 Knows nodes, domains and counts. Does not know teams, priorities, time or victims: it is handed the nodes that
 would do, and answers with a choice among them.
@@ -36,7 +36,7 @@ def place(
     if bundles == 1 == len(fitting):
         return (fitting[0].name,) if len(fitting[0].domains) >= depth else None
     best = None
-    for kind in uniform(fitting):
+    for kind in uniform(fitting, apart=bundles > 1):
         for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
             rooms = [nodes for nodes in domains(kind, level).values() if len(nodes) >= bundles]
             if rooms:
@@ -63,8 +63,8 @@ def domains(nodes: Sequence[Node], level: int) -> dict[Domain, list[Node]]:
 
 
 def most(nodes: Sequence[Node], depth: int) -> int:
-    """Return how many of the nodes, all of one kind, lie in the best domain `depth` levels deep."""
-    return max((len(room) for kind in uniform(nodes) for room in domains(kind, depth).values()), default=0)
+    """Return how many of the nodes, all of one kind and class, lie in the best domain `depth` levels deep."""
+    return max((len(room) for kind in uniform(nodes, apart=True) for room in domains(kind, depth).values()), default=0)
 
 
 def where(chosen: Sequence[Node]) -> str:
@@ -77,11 +77,12 @@ def where(chosen: Sequence[Node]) -> str:
     return f"{len(chosen)} nodes fit in {domain}" if len(chosen) > 1 else f"{chosen[0].name} fits"
 
 
-def uniform(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Split by accelerator and driver, which a gang never mixes (P4)."""
-    kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)
+def uniform(nodes: Sequence[Node], *, apart: bool = False) -> list[list[Node]]:
+    """Split by accelerator and driver, which a gang never mixes (P4), and with `apart` by class (P12)."""
+    kinds: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in nodes:
-        kinds[node.accelerator, node.driver].append(node)
+        kind = (node.accelerator, node.driver)
+        kinds[(*kind, node.node_class) if apart else kind].append(node)
     return [kinds[key] for key in sorted(kinds)]
 
 

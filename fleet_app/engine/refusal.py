@@ -9,7 +9,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fleet_app.engine import capped, placement, reclaim
-from fleet_app.engine.eligibility import asker, booked_ahead, depth, distrusted, unbooked, unreserved
+from fleet_app.engine.eligibility import (
+    asker,
+    booked_ahead,
+    depth,
+    distrusted,
+    may_use_headroom,
+    unbooked,
+    unreserved,
+)
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import DomainRoom, Reason, Wait
 from fleet_app.engine.rooms import rooms_of
@@ -27,7 +35,11 @@ def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
 
 
 def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
-    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3, V9)."""
+    """Return the refusal of what its team may not take now, whoever yields (Q2, Q3, D4, V9).
+
+    That a contract was broken is the reason only of what is more than its team's nominal: what waits for that comes to
+    its turn as any other.
+    """
     rules, broken, gpus = ledger.class_of(workload), distrusted(ledger, workload), workload.gpus
     may_borrow = rules.borrows and not broken
     most, left = _lent(ledger, workload.team, may_borrow=may_borrow) if rules.yields else _own(ledger, workload)
@@ -35,11 +47,10 @@ def over_quota(ledger: Ledger, workload: Workload) -> Wait | None:
         later = () if ledger.calendar is None else ledger.calendar.gaining(workload.team, gpus - most)
         if later:
             return _quota_wait(workload, Reason.QUOTA_USED, left, later)
-        reason = Reason.CONTRACT_BROKEN if broken else Reason.TOO_LARGE_FOR_QUOTA
-        return _quota_wait(workload, reason, most)
+        lost = broken and rules.borrows and rules.yields
+        return _quota_wait(workload, Reason.CONTRACT_BROKEN if lost else Reason.TOO_LARGE_FOR_QUOTA, most)
     if gpus > left:
-        reason = Reason.CONTRACT_BROKEN if broken else Reason.QUOTA_USED
-        return _quota_wait(workload, reason, left)
+        return _quota_wait(workload, Reason.QUOTA_USED, left)
     ahead = () if rules.yields else booked_ahead(ledger, workload)
     left -= sum([one.gpus for one in ahead])
     if ahead and gpus > left:
@@ -106,42 +117,45 @@ def rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[Do
 
 
 def _most_ever(ledger: Ledger, workload: Workload) -> int:
-    """Return how many bundles one domain of the empty fleet would hold; the same for all that are alike in this."""
-    yields = ledger.class_of(workload).yields
-    question = (yields, workload.accelerator, workload.shape.parts)
+    """Return how many bundles one domain of the empty fleet would hold, on nodes of one class (P12).
+
+    The same for all that are alike in this.
+    """
+    headroom = may_use_headroom(ledger, workload)
+    question = (headroom, workload.accelerator, workload.shape.parts)
     most = ledger.memo.most_ever.get(question)
     if most is None:
-        able = [(node, alike) for node, alike in ledger.alike() if _would_hold(node, workload, yields=yields)]
+        able = [(node, alike) for node, alike in ledger.alike() if _would_hold(node, workload, headroom=headroom)]
         most = [_in_best_domain(able, level) for level in range(len(ledger.policy.levels) + 1)]
         ledger.memo.most_ever[question] = most
     return most[depth(ledger, workload)]
 
 
 def _in_best_domain(able: Sequence[tuple[Node, int]], level: int) -> int:
-    counts: dict[Block, int] = defaultdict(int)
+    counts: dict[tuple[Block, NodeClass], int] = defaultdict(int)
     for node, alike in able:
         if len(node.domains) >= level:
-            counts[node.block(level)] += alike
+            counts[node.block(level), node.node_class] += alike
     return max(counts.values(), default=0)
 
 
-def _would_hold(node: Node, workload: Workload, *, yields: bool) -> bool:
+def _would_hold(node: Node, workload: Workload, *, headroom: bool) -> bool:
     """Return whether a node would hold a bundle of it if it were sound and empty."""
     return (
         workload.slice is None
         and workload.shape.fits(node.capacity)
-        and (yields or node.node_class is NodeClass.TRAINING)
+        and (headroom or node.node_class is NodeClass.TRAINING)
         and (workload.accelerator is None or node.accelerator == workload.accelerator)
     )
 
 
 def _kept_out(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes that only their quarantine, or that they are spares, keeps it off, full or not (H4, P8)."""
-    yields = ledger.class_of(workload).yields
+    headroom = may_use_headroom(ledger, workload)
     quarantined = (node for node in ledger.nodes.values() if node.condition is Condition.QUARANTINED)
-    found = [node for node in quarantined if _would_hold(node, workload, yields=yields)]
+    found = [node for node in quarantined if _would_hold(node, workload, headroom=headroom)]
     spares = sorted(spares_of(ledger)) if is_barred(ledger, workload) else []
-    return found + [node for name in spares if _would_hold(node := ledger.nodes[name], workload, yields=yields)]
+    return found + [node for name in spares if _would_hold(node := ledger.nodes[name], workload, headroom=headroom)]
 
 
 def _room(

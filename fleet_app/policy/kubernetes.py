@@ -27,8 +27,8 @@ class Kubernetes(Section):
 
     With `budgets: blocking` a disruption budget of gangs passes if it allows no eviction at all; with `none` none does.
     Pods that ask for GPUs of the fleet's nodes without being the fleet's are recorded (`strangers: audit`) or refused.
-    Pods of the two classes reach one another only with `separate: false`, which a job of several nodes across both
-    needs. `clients` names the namespaces whose pods may reach Serve and the gateway, which left out anybody may.
+    Pods of the two classes reach one another only with `separate: false`; no workload has nodes of both. `clients`
+    names the namespaces whose pods may reach Serve and the gateway, which left out anybody may.
     """
 
     budgets: Literal["none", "blocking"] = "none"

@@ -203,7 +203,7 @@ def nothing_is_promised_twice(case: Case) -> None:
 
 
 def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
-    """I2, P4 to P7: a bundle a node, sound nodes of one kind in one domain, none of serving's for what never yields.
+    """I2, P4 to P7, P12: a bundle a node, sound nodes of one kind and class in one domain, none of serving's for gangs.
 
     Bundles of a gang of several shapes that ask for no GPU may be on nodes of any kind.
     """
@@ -218,6 +218,7 @@ def gangs_are_whole_and_where_they_may_be(case: Case) -> None:
         bound = [node for node, shape in seats if shape.gpus or not workload.groups]
         assert len({(node.accelerator, node.driver) for node in bound}) <= 1
         assert len({domain(case, workload, node) for node in found}) == 1
+        assert len({node.node_class for node in found}) == 1
 
 
 def least(workload: Workload) -> int:
@@ -282,6 +283,7 @@ def elastic_workloads_keep_their_minimum(case: Case) -> None:
         assert all(may_run_on(case, workload, case.nodes[name], workload.shape) for name in action.nodes)
         assert len({domain(case, workload, case.nodes[name]) for name in nodes}) == 1
         assert len({(case.nodes[name].accelerator, case.nodes[name].driver) for name in nodes}) == 1
+        assert len({case.nodes[name].node_class for name in nodes}) == 1
     asked = {action.workload for action in case.actions(Drain, Expire, Lose)}
     assert asked.isdisjoint(action.workload for action in grown)
 
@@ -675,7 +677,7 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
     room = room_behind(case, ahead)
     booked = {name for one in case.bookings.values() for name in one.nodes}  # laws of their own say who may use those
     able = [one for one in case.state.nodes if domain(case, workload, one) is not None and one.name not in booked]
-    parts = {domain(case, workload, node) for node in able}
+    parts = {(domain(case, workload, node), node.node_class) for node in able}
     kinds = {(node.accelerator, node.driver) for node in able}
 
     def open_to(place: int, node: Node, kind: tuple[str, str]) -> bool:
@@ -684,7 +686,7 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
         return of_kind and may_run_on(case, workload, node, shape) and shape.fits(room[node.name])
 
     for part in parts:
-        here = [node for node in able if domain(case, workload, node) == part]
+        here = [node for node in able if (domain(case, workload, node), node.node_class) == part]
         for kind in kinds:
             places = range(least(workload))
             options = [{node.name for node in here if open_to(place, node, kind)} for place in places]
@@ -964,7 +966,8 @@ def so_many_save_at_once(case: Case) -> None:
     """D7: nobody more is asked by plan while so many leave or move, unless a booking leaves no time for that."""
     most, drain = case.policy.drain.most_at_once, case.policy.drain
     already = sum(one.holding and (told_to_end(one) or one.moving) for one in case.state.workloads)
-    planned = [action for action in case.actions(Move) if action.beneficiary not in case.bookings]
+    hurried = {*case.bookings, *ends_of(case)}  # neither for a start, nor off a node that goes away, is it put off
+    planned = [action for action in case.actions(Move) if action.beneficiary not in hurried]
     for action in case.actions(Drain):
         booking, one = case.bookings.get(action.beneficiary), case.workloads[action.workload]
         longest_s = drain.longest_grace_s + min(one.grace_s, drain.longest_grace_s)

@@ -18,6 +18,7 @@ from tests.strategies import (
     contested,
     crowded,
     happened,
+    in_motion,
     new_fleets,
     slices_of_cards,
     workloads,
@@ -32,7 +33,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.fleet: Fleet = fleet(policy())
 
-    @initialize(new=st.one_of(new_fleets(), contested(), crowded().map(lambda crowd: asking(*crowd))))
+    @initialize(new=st.one_of(new_fleets(), contested(), in_motion(), crowded().map(lambda crowd: asking(*crowd))))
     def begin(self, new: Fleet) -> None:
         self.fleet = new
 

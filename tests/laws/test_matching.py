@@ -1,4 +1,4 @@
-"""P7: groups of several shapes find their nodes whenever there is a way, and a count of nodes alike knows it too."""
+"""P7, P12: groups of several shapes find nodes whenever there is a way, and a count of nodes alike knows it too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from fleet_app.engine.matching import Sought, Tally, nearest, place
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import Node, NodeClass, Shape
 from tests.builders import node, shape
 from tests.laws.effort import tries
 from tests.laws.reference import together
@@ -40,19 +40,19 @@ class Question:
             for one in self.nodes
             if self.sought.accelerator in {None, one.accelerator} or not self.sought.gpus
         }
-        parts = {one.domains[:depth] for one in self.nodes if len(one.domains) >= depth}
+        parts = {(one.domains[:depth], one.node_class) for one in self.nodes if len(one.domains) >= depth}
         return any(
-            together([self.options(asked, part, kind) for asked in self.shapes()], set())
-            for part in parts
+            together([self.options(asked, part, of, kind) for asked in self.shapes()], set())
+            for part, of in parts
             for kind in kinds
         )
 
-    def options(self, asked: Shape, part: tuple[str, ...], kind: tuple[str, str]) -> set[str]:
+    def options(self, asked: Shape, part: tuple[str, ...], of: NodeClass, kind: tuple[str, str]) -> set[str]:
         return {
             one.name
             for one in self.nodes
             if len(one.domains) >= len(part)
-            and one.domains[: len(part)] == part
+            and (one.domains[: len(part)], one.node_class) == (part, of)
             and (not asked.gpus or (one.accelerator, one.driver) == kind)
             and self.fits(one.name, asked)
         }
@@ -64,7 +64,8 @@ def questions(draw: st.DrawFn) -> Question:
     for number in range(draw(st.integers(2, 7))):
         where = draw(st.sampled_from(["a/a", "a/a", "a/b", "b/a", "a"]))
         kind = draw(st.sampled_from(["h100", "h100", "h100", "a100"]))
-        found.append(node(f"n{number}", at=where, accelerator=kind))
+        serving = draw(st.sampled_from([False, False, False, True]))
+        found.append(node(f"n{number}", at=where, accelerator=kind, serving=serving))
     room = {
         one.name: shape(draw(st.sampled_from([0, 1, 2, 4])), cpus=draw(st.sampled_from([1, 3, 6]))) for one in found
     }

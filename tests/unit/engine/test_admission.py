@@ -63,6 +63,28 @@ def test_who_starts_where(fleet: list[Node], workloads: list[Workload], want: di
     assert admitted(decide(state(*fleet, *workloads), policy(), 0.0)) == want
 
 
+VS = [node("v1", serving=True), node("v2", serving=True)]
+PARTS = {"a": (1, shape(1)), "b": (1, shape(0, cpus=1))}
+ONE_CLASS = {
+    "not on one node of each class": ([node("n1"), VS[0]], backfill("b", nodes=2), {}),
+    "on serving's headroom, where that is enough": ([*nodes(2), *VS], backfill("b", nodes=2), {"b": ("v1", "v2")}),
+    "on training's, where serving's is not": ([*nodes(2), VS[0]], backfill("b", nodes=2), {"b": ("n1", "n2")}),
+    "groups not either, whatever they ask for": ([node("n1"), VS[0]], backfill("b", groups=PARTS), {}),
+    "groups on serving's headroom": ([node("n1"), *VS], backfill("b", groups=PARTS), {"b": ("v1", "v2")}),
+    "one bundle where it fits best": ([node("n1"), VS[0]], backfill("b"), {"b": ("v1",)}),
+}
+
+
+@pytest.mark.parametrize(("fleet", "asking", "want"), ONE_CLASS.values(), ids=ONE_CLASS)
+def test_the_nodes_of_one_workload_are_of_one_class(
+    fleet: list[Node], asking: Workload, want: dict[str, tuple[str, ...]]
+) -> None:
+    """P12."""
+    plan = decide(state(*fleet, asking), policy(), 0.0)
+    assert admitted(plan) == want
+    assert [one.reason for one in plan.waits] == ([] if want else [Reason.TOO_LARGE_FOR_FLEET])
+
+
 WHY = {
     "one node": (nodes(1), 1, "n1 fits"),
     "one leaf": (nodes(2), 2, "2 nodes fit in s1/l1"),

@@ -9,7 +9,7 @@ import pytest
 from fleet_app.engine.booking import offer
 from fleet_app.engine.calendar import Booking, BookingAsk, Declined, Displaced, Offer
 from fleet_app.engine.forecast import DAY_S, HOUR_S, History
-from fleet_app.engine.policy import Calendar, Policy
+from fleet_app.engine.policy import Calendar, Policy, Slicing
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
@@ -17,12 +17,14 @@ from tests.builders import (
     backfill,
     booking,
     booking_ask,
+    cards,
     gang,
     node,
     nodes,
     policy,
     service,
     shape,
+    sliced,
     state,
     team,
     transfer,
@@ -162,6 +164,17 @@ def test_what_is_wrong_with_an_ask(ask: BookingAsk, want: str) -> None:
     answer = asked([node("n1"), booking("other", start_at=5000.0, end_at=6000.0)], ask)
     assert isinstance(answer, Declined)
     assert answer.why == want
+
+
+def test_a_job_on_a_slice_that_finds_another_card_runs_again_at_the_start() -> None:
+    cut = [node(name, gpus=0, accelerator="h100", cards=cards(("shared",))) for name in ("n1", "n2")]
+    answer = asked(
+        [*cut, sliced("small", share=0.5, on=("n1", 0))],
+        booking_ask("shut", "n1", team=None),
+        rules=replace(RULES, slicing=Slicing()),
+    )
+    assert isinstance(answer, Offer)
+    assert [(one.workload, one.how, one.again_at) for one in answer.displaced] == [("small", "drained", 1000.0)]
 
 
 def test_an_offer_says_what_it_displaces_and_what_that_costs() -> None:

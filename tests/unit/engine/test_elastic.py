@@ -1,4 +1,4 @@
-"""Elastic workloads: how many members at first, who of them leaves, when they grow again (R8)."""
+"""Elastic workloads: how many members at first, who of them leaves, when they grow again (R8, P12)."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ SIZES = {
         policy(team("research", nominal=32), team("vision", nominal=0, borrowing=25)),
         3,
     ),
+    "as many as are of one class": (state(*nodes(2), node("v1", serving=True), elastic()), RULES, 2),
     "as many as are of one kind": (state(*nodes(2), node("a1", accelerator="a100"), elastic()), RULES, 2),
     "as many as its team may borrow": (
         state(*nodes(5), elastic()),
@@ -206,6 +207,18 @@ def test_a_member_that_is_leaving_is_room_that_comes_and_is_not_asked_again() ->
 
 
 GROWS = {
+    "not on to nodes of the other class": (
+        state(node("n1"), node("v1", serving=True), elastic(on=["n1"])),
+        {},
+    ),
+    "but on its own class's": (
+        state(node("n1"), node("n2"), node("v1", serving=True), elastic(on=["n1"])),
+        {"el": ("n2",)},
+    ),
+    "nor at all once a node of it has crossed": (
+        state(*nodes(2), node("v1", serving=True), node("v2", serving=True), elastic(on=["n1", "v1"])),
+        {},
+    ),
     "into room that is free": (state(*nodes(4), elastic(on=["n1"])), {"el": ("n2", "n3", "n4")}),
     "to no more than it asked for": (state(*nodes(4), elastic(on=["n1"], most=2)), {"el": ("n2",)}),
     "not when it has all": (state(*nodes(4), elastic(on=["n1", "n2"], most=2)), {}),

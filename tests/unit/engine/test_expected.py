@@ -96,7 +96,7 @@ ESTIMATES: dict[str, tuple[Parts, str]] = {
     ),
     "nor where it lost the right to what is lent, and its own team uses what it has": (
         [*nodes(4), *(gang(f"own{i}", on=[f"n{i}"]) for i in (1, 2)), backfill("x", gpus=8, broken_drains=3)],
-        "unknown, because team research has too little left that is its own",
+        "unknown, because own1, own2 have no declared end",
     ),
     "but where that ends, it follows": (
         [

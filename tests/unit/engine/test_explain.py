@@ -98,11 +98,28 @@ WORKLOADS: dict[str, tuple[list[Node | Workload | Service | Booking], str]] = {
         [node("n1"), gang("x", team="nobody")],
         "team nobody is not in the policy; add it, or submit for a team that is",
     ),
-    "contracts broken": (
-        [*nodes(9), *(backfill(f"b{i}", gpus=8, on=[f"n{i}"]) for i in range(1, 9)), backfill("x", broken_drains=4)],
+    "one node of each class, where two of one are needed": (
+        [
+            *(*nodes(2), node("v1", serving=True), node("v2", serving=True)),
+            *(gang("firm", on=["n1"]), gang("other", team="serving", on=["v1"]), backfill("x", gpus=8, nodes=2)),
+        ],
+        (
+            "needs 2 whole nodes; s1 has 2 free: 1 more would do; drainable there: nobody; "
+            "its nodes have to be of one class, and neither has more than 1 of 2 for it"
+        ),
+    ),
+    "contracts broken, and more than its team has": (
+        [*nodes(9), backfill("x", gpus=8, nodes=9, broken_drains=4)],
         (
             "broke the drain contract 4 times and lost the right to lent capacity; "
-            "needs 1 GPUs, team research has 0 left of its own"
+            "needs 72 GPUs, team research has no more than 64 of its own"
+        ),
+    ),
+    "contracts broken, and what its team has is used": (
+        [*nodes(9), *(backfill(f"b{i}", gpus=8, on=[f"n{i}"]) for i in range(1, 9)), backfill("x", broken_drains=4)],
+        (
+            "needs 1 GPUs; team research has 0 left of its quota: 1 more would do; "
+            "it broke the drain contract 4 times and lost the right to lent capacity"
         ),
     ),
     "kept for one ahead": (

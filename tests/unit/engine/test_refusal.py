@@ -50,10 +50,31 @@ WAITS = {
     "one of two": ([*nodes(2), FULL], gang("x", nodes=2), Reason.NO_ROOM, 2, 1),
     "a node in doubt": ([node("n1", condition=Condition.QUARANTINED)], gang("x"), Reason.NO_ROOM, 1, 0),
     "foreign use": ([node("n1", foreign=shape(1))], gang("x"), Reason.NO_ROOM, 1, 0),
-    "broken contracts, and the headroom it lost": (
+    "broken contracts, and its own in use": (
         [*nodes(3), backfill("z", gpus=8, on=["n1"])],
         backfill("x", gpus=8, nodes=2, broken_drains=3),
-        Reason.CONTRACT_BROKEN,
+        Reason.QUOTA_USED,
+        16,
+        8,
+    ),
+    "broken contracts, and nodes of serving's alone that would do": (
+        [node("n1", serving=True)],
+        backfill("x", gpus=8, broken_drains=3),
+        Reason.TOO_LARGE_FOR_FLEET,
+        1,
+        0,
+    ),
+    "so for several shapes": (
+        [*nodes(1), node("v1", serving=True)],
+        backfill("x", groups={"a": (1, shape(4)), "b": (1, shape(2))}, broken_drains=3),
+        Reason.TOO_LARGE_FOR_FLEET,
+        1,
+        0,
+    ),
+    "a gang's broken contracts, and its team's own in use": (
+        [*nodes(3), gang("z", on=["n1"])],
+        gang("x", nodes=2, broken_drains=3),
+        Reason.QUOTA_USED,
         16,
         8,
     ),
@@ -92,6 +113,32 @@ def test_what_waits_for_quota_keeps_what_comes_free_of_it() -> None:
     assert [(one.workload, one.reason, one.blocked_by) for one in plan.waits] == [
         ("large", Reason.QUOTA_USED, ()),
         ("small", Reason.RESERVED, ("large",)),
+    ]
+
+
+def test_who_broke_the_contract_and_waits_for_its_own_is_in_the_way_like_any_other() -> None:
+    """D4: it lost what is lent, and nothing of what is its team's (O3, O6, R8)."""
+    teams = policy(replace(team("research", nominal=16), strict=True), team("lender", nominal=16))
+    runs = gang("runs", on=["n1"])
+    broke = backfill("broke", gpus=8, nodes=2, broken_drains=3, submitted_at=1.0)
+    small = backfill("small", gpus=4, submitted_at=2.0)
+    grows = gang("grows", team="lender", on=["n2"], minimum=1, at_most=2)
+    plan = decide(state(*nodes(4), runs, grows, broke, small), teams, 5.0)
+    assert plan.actions == ()
+    assert {one.workload: (one.reason, one.blocked_by) for one in plan.waits} == {
+        "broke": (Reason.QUOTA_USED, ()),
+        "small": (Reason.BEHIND, ("broke",)),
+    }
+
+
+def test_a_gang_that_broke_the_contract_keeps_what_comes_free_of_its_own() -> None:
+    teams = policy(team("research", nominal=16))
+    large = gang("large", nodes=2, broken_drains=3, submitted_at=1.0)
+    small = gang("small", gpus=4, submitted_at=2.0)
+    plan = decide(state(*nodes(3), gang("runs", on=["n1"]), large, small), teams, 5.0)
+    assert [(one.workload, one.reason) for one in plan.waits] == [
+        ("large", Reason.QUOTA_USED),
+        ("small", Reason.RESERVED),
     ]
 
 

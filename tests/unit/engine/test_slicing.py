@@ -305,7 +305,7 @@ WIDE = backfill("wide", nodes=2)
 def test_work_of_several_bundles_keeps_off_a_node_on_which_a_replica_gets_a_slice(wanted: int, starts: bool) -> None:
     """P6."""
     chat = service("chat", gpus=0, slice=part(share=0.5), wanted=wanted)
-    fleet = state(small("v1", SHARED, [], gpus=1, serving=True), small("t1", [], gpus=1), chat, WIDE)
+    fleet = state(small("v1", SHARED, [], gpus=1, serving=True), small("v2", [], gpus=1, serving=True), chat, WIDE)
     plan = decide(fleet, rules(), 0.0)
     assert any(isinstance(one, Admit) for one in plan.actions) is starts
 
