@@ -163,7 +163,8 @@ def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) ->
         policy = POLICY.replace("longest_grace: 60s", "longest_grace: 50s")
         fleet.upgrade(values(str(fleet.cluster.next_image), policy=policy), tmp_path)
         in_force = lambda: "50s" in fleet.run("fleet", "policy", "show")  # noqa: E731
-        fleet.cluster.wait_until(in_force, "the new policy to be in force", 60)
+        # A kubelet takes its time to bring a ConfigMap up to date in a pod.
+        fleet.cluster.wait_until(in_force, "the new policy to be in force", 180)
         assert {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")} == before
         assert (fleet.workload("upgraded")["phase"], fleet.workload("upgraded")["attempt"]) == ("running", 1)
         assert "pid" in fleet.hello()
