@@ -9,12 +9,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import admit, busy, decide, gang_start
+from benchmarks import admit, busy, decide, gang_start, twin
 from benchmarks.result import Result
 
 OUT = Path(__file__).parent / "out" / "latest.json"
 WIDE = 160
-BENCHMARKS = {**decide.BENCHMARKS, **busy.BENCHMARKS, **admit.BENCHMARKS, "gang-start": gang_start.run}
+BENCHMARKS = {
+    **decide.BENCHMARKS,
+    **busy.BENCHMARKS,
+    **admit.BENCHMARKS,
+    **twin.BENCHMARKS,
+    "gang-start": gang_start.run,
+}
 
 
 def main(wanted: str = "") -> int:

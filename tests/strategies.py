@@ -24,6 +24,7 @@ from fleet_app.engine.policy import (
     Headroom,
     Idle,
     Ordering,
+    Packing,
     Policy,
     PriorityClass,
     Pulls,
@@ -82,12 +83,18 @@ def policies(draw: st.DrawFn) -> Policy:
     immediate = draw(st.sampled_from([0, 0, 1, 4]))
     rules = policy(*quotas, levels=levels, classes=(*CLASSES, URGENT, POLITE), immediate_gpus=immediate, max_broken=2)
     restart_s = draw(st.sampled_from([60.0, 60.0, 0.0]))
-    ageing = Ordering(ageing_s=draw(st.sampled_from([None, None, None, 60.0])))
+    ordering = Ordering(
+        ageing_s=draw(st.sampled_from([None, None, None, 60.0])),
+        shortest_first=draw(st.sampled_from([False, False, False, True])),
+        keepers=draw(st.sampled_from([None, None, None, 0, 1])),
+    )
+    packing = Packing(first_fit=draw(st.booleans()), rest_emptiest=draw(st.sampled_from([False, False, True])))
     at_once = draw(st.sampled_from([None, None, 1, 2]))
     return replace(
         rules,
         drain=replace(rules.drain, restart_cost_s=restart_s, most_at_once=at_once),
-        ordering=ageing,
+        ordering=ordering,
+        packing=packing,
         idle=Idle(after_s=60.0),
         pulls=draw(pulls()),
         affinities=draw(affinities()),

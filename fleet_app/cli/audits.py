@@ -133,7 +133,7 @@ def _say(findings: Sequence[Finding], looked_at: int) -> None:
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = tables.empty("RULE", "KIND", "NAMESPACE", "NAME", "FROM")
+    table = tables.empty("RULE", "KIND", "NAMESPACE", "NAME", "FOUND IN")
     for each in findings:
         place = each.source if each.line is None else f"{each.source}:{each.line}"
         named = (show.plain(text) for text in (each.kind, each.namespace, each.name, place))

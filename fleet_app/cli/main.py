@@ -23,6 +23,7 @@ from fleet_app.cli import (
     looking,
     policies,
     show,
+    simulating,
     upgrades,
     working,
 )
@@ -122,6 +123,7 @@ add_command(app, working.logs)
 add_command(app, looking.events)
 app.add_typer(policies.app, name="policy")
 add_command(app, audits.audit)
+add_command(app, simulating.simulate_scenario, "simulate")
 add_command(app, demo)
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -361,6 +362,8 @@ def empty(*headings: str) -> Table:
     """Return an empty table in the style of all of them."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL", "QUARANTINE", "BOOKED FOR"}
-        table.add_column(heading, no_wrap=not wide, overflow="ellipsis" if heading != "DETAIL" else "fold")
+        wide = heading in {"WHERE / WHY", "HELD BY", "DETAIL", "QUARANTINE", "BOOKED FOR", "FOUND IN"}
+        overflow: OverflowMethod = "fold" if heading in {"DETAIL", "FOUND IN"} else "ellipsis"
+        # However narrow the terminal, what is short stays whole.
+        table.add_column(heading, no_wrap=not wide, overflow=overflow, min_width=len(heading))
     return table

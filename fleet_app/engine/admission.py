@@ -22,6 +22,7 @@ from fleet_app.engine import (
     reserving,
 )
 from fleet_app.engine.eligibility import asker, depth, eligible, passed, unbooked, unreserved
+from fleet_app.engine.fullness import tightness
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lines import Line
 from fleet_app.engine.plan import Action, Alike, DomainRoom, Part, Reason, Wait
@@ -30,7 +31,7 @@ from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.spares import is_barred
 from fleet_app.engine.turns import in_turn
 from fleet_app.engine.uplinks import uplinks
-from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 
 Answer = Iterator[Action | Wait]
@@ -147,12 +148,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     if ledger.available(workload.team) < workload.gpus:
         return None
     fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, nodes).now())
-
-    def tightness(node: Node) -> tuple[int, ...]:
-        return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
-
     used = uplinks(ledger, workload.bundles)
-    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness, used)
+    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness(ledger), used)
 
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:

@@ -86,6 +86,8 @@ def _why(ledger: Ledger, turn: _Turn, one: Workload, first: Workload) -> str:
     """Return why a turn came before that of `one`; `first` is the first of its team that waited then."""
     other = turn.workload
     rank = ranking(ledger.policy, ledger.now)
+    if rank(other)[:2] == rank(one)[:2] and rank(other) != rank(one):
+        return f"declared a shorter run time, {spoken(other.max_run_s or 0.0)}"
     if rank(other) != rank(one):
         steps = steps_waited(ledger.policy, other, ledger.now)
         waited = f"waited {spoken(ledger.now - other.submitted_at)}, which counts as {steps} steps up"

@@ -16,7 +16,7 @@ from fleet_app.engine.workload import Workload
 
 def step(ledger: Ledger) -> Iterator[Expire | Kill | Lose]:
     """Yield the end of what lost a node, of what is past its deadline or its maximum run time, once each."""
-    for workload in ledger.holding:
+    for workload in ledger.may_end():
         if workload.killed:
             continue
         lost = _lost_node(ledger, workload)

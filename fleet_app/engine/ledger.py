@@ -30,7 +30,7 @@ from fleet_app.engine.workload import Workload
 
 
 @dataclass(slots=True)
-class _Known:
+class Known:
     """Answers that the books have given already, until what they rest on changes."""
 
     classes: dict[tuple[int, str], PriorityClass] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Ledger:
         self.changed: list[str] = []
         self.members, self.memo = Members(), Memo()
         self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
-        self._known = _Known()
+        self._known = Known()
         self._enter_all(state)
         self.caps = caps_of(self.tree, self.nodes, self.holding, state.services)
 
@@ -112,6 +112,10 @@ class Ledger:
         """Return whether a node is away, and may yet be back before that is held against it (H1)."""
         away = node.condition is Condition.DOWN and node.down_since is not None
         return away and self.now - (node.down_since or 0.0) < self.policy.health.tolerance_s
+
+    def may_end(self) -> Iterable[Workload]:
+        """Return who may have to end without being asked for its room, by name: whoever has nodes."""
+        return self.holding
 
     def give(self, team: str, nodes: Sequence[str], shape: Shape, *, firm: bool) -> None:
         """Take one bundle's room on each node, and the quota for all of them, from now on."""

@@ -58,12 +58,17 @@ Matched = list[list[Node]]
 """The nodes of each group, in the order of the groups."""
 
 
+Order = Callable[[Node], tuple[int, ...]]
+"""What sorts nodes, the one to be taken first lowest."""
+
+
 def place(
-    sought: Sought, nodes: Sequence[Node], fits: Fits, tightness: Callable[[Node], tuple[int, ...]]
+    sought: Sought, nodes: Sequence[Node], fits: Fits, tightness: Order, rest: Order | None = None
 ) -> tuple[str, ...] | None:
     """Return one node a bundle, group after group, in rank order; None when no domain holds all of them.
 
-    The deepest domain wins (P1); of equals the one whose nodes are fullest, then the one with the fewest nodes.
+    The deepest domain wins (P1); of equals the one whose nodes are fullest, then the one with the fewest nodes. All but
+    the hardest group have an order of their own for the `rest`, where there is one (P11).
     """
     if not Tally(sought, {node.name: node for node in nodes}, fits).ample:
         return None
@@ -71,7 +76,7 @@ def place(
     for level in range(max(len(node.domains) for node in nodes), sought.depth - 1, -1):
         found = []
         for kind, domain in scopes(sought, ordered, level):
-            chosen = match(sought, kind, domain, fits)
+            chosen = match(sought, kind, domain, fits, rest=rest)
             if _is_whole(sought, chosen):
                 tight = sorted(tightness(node) for group in chosen for node in group)
                 found.append(((tight, len(domain), domain[0].domains[:level], kind), chosen))
@@ -120,14 +125,20 @@ def scopes(
             yield kind, domain
 
 
-def match(sought: Sought, kind: Kind, domain: Sequence[Node], *fits: Fits) -> Matched:
+def match(sought: Sought, kind: Kind, domain: Sequence[Node], *fits: Fits, rest: Order | None = None) -> Matched:
     """Return as many nodes for each group as one matching can give them, the hardest group first.
 
     With several `fits` nodes that do by an earlier one are preferred; what does by it has to do by the later ones too.
+    With an order for the `rest` all but the hardest group prefer nodes in that order.
     """
+    others = domain if rest is None else sorted(domain, key=lambda node: (rest(node), node.domains, node.name))
+    hardest = sought.hardest_first[0]
     holder: dict[str, int] = {}
     for test in fits:
-        able = [[node.name for node in domain if _may(group, node, kind, test)] for group in sought.groups]
+        able = [
+            [node.name for node in (domain if place == hardest else others) if _may(group, node, kind, test)]
+            for place, group in enumerate(sought.groups)
+        ]
         had = Counter(holder.values())
         for place in sought.hardest_first:
             for _ in range(sought.groups[place].bundles - had[place]):

@@ -26,6 +26,7 @@ from fleet_app.engine import (
 )
 from fleet_app.engine.eligibility import asker, eligible, sought, unbooked, unreserved
 from fleet_app.engine.ends import Start
+from fleet_app.engine.fullness import emptiness, tightness
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.matching import Fits, Matched, Tally
 from fleet_app.engine.plan import Action, DomainRoom, Reason, Wait
@@ -121,10 +122,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     if ledger.available(workload.team) < workload.gpus:
         return None
 
-    def tightness(node: Node) -> tuple[int, ...]:
-        return (node.node_class is NodeClass.TRAINING, ledger.free[node.name].gpus)
-
-    return matching.place(sought(ledger, workload), unreserved(ledger, workload, nodes), _free(ledger), tightness)
+    able = unreserved(ledger, workload, nodes)
+    return matching.place(sought(ledger, workload), able, _free(ledger), tightness(ledger), emptiness(ledger))
 
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
@@ -239,7 +238,7 @@ def _keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> 
     booking to end keeps nothing (O7, C1).
     """
     nodes, ever = _nodes(ledger, workload), _empty(ledger)
-    if wait.reason is Reason.BOOKED or not _holds(ledger, workload, nodes, ever):
+    if wait.reason is Reason.BOOKED or not _holds(ledger, workload, nodes, ever) or not reserving.may_keep(ledger):
         return wait
     able = list(filter(reserving.is_free(ledger, workload, math.inf), nodes))
     start = _plan(ledger, workload, able) if ledger.limited else None

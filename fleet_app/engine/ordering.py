@@ -1,18 +1,21 @@
-"""Who comes first: rules O1, O2 and O8.
+"""Who comes first: rules O1, O2, O8 and O10.
 
 Knows priority, requeueing, submission and names, and how long each has waited. Does not know room or quota.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.workload import Kind, Service, Workload
 
-Rank = tuple[int, int]
-"""What counts as a workload's priority in the order, and how many steps it waited beyond what that can grow to."""
+Rank = tuple[float, ...]
+"""What counts as a workload's priority in the order, how many steps it waited beyond what that can grow to, and where
+shorter work comes first how short it is: whoever has more of the first part in which two differ comes first."""
 
 Ranking = Callable[[Workload], Rank]
 
@@ -32,7 +35,10 @@ def by_priority(workload: Workload) -> Rank:
 
 
 def ranking(policy: Policy, now: float) -> Ranking:
-    """Return what ranks the workloads of a policy now: by priority, and by waiting where work ages (O8)."""
+    """Return what ranks the workloads of a policy now: priority, waiting where work ages, and shortness (O8, O10)."""
+    if policy.ordering.shortest_first:
+        rest = replace(policy, ordering=replace(policy.ordering, shortest_first=False))
+        return _and_shortness(ranking(rest, now))
     if policy.ordering.ageing_s is None:
         return by_priority
     known: dict[tuple[int, Kind, str], list[int]] = {}
@@ -46,6 +52,15 @@ def ranking(policy: Policy, now: float) -> Ranking:
         return (rungs[-1] if rungs else workload.priority, steps - len(rungs))
 
     return aged
+
+
+def _and_shortness(rank: Ranking) -> Ranking:
+    """Return a ranking in which of equals those come first that declared to be shorter; who declared nothing last."""
+
+    def ranked(workload: Workload) -> Rank:
+        return (*rank(workload), -math.inf if workload.max_run_s is None else -workload.max_run_s)
+
+    return ranked
 
 
 def steps_waited(policy: Policy, workload: Workload, now: float) -> int:
@@ -80,9 +95,8 @@ def queue(workloads: Iterable[Workload], rank: Ranking = by_priority) -> list[Wo
         return sorted(waiting, key=lambda w: (-w.priority, not w.requeued, w.submitted_at, w.name))
     ranks = {one.name: rank(one) for one in waiting}
 
-    def place(one: Workload) -> tuple[int, int, bool, float, str]:
-        value, beyond = ranks[one.name]
-        return (-value, -beyond, not one.requeued, one.submitted_at, one.name)
+    def place(one: Workload) -> tuple[Rank, bool, float, str]:
+        return (tuple(-part for part in ranks[one.name]), not one.requeued, one.submitted_at, one.name)
 
     return sorted(waiting, key=place)
 

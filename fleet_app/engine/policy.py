@@ -56,9 +56,27 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """For each full `ageing_s` seconds of waiting a workload counts as one class higher; None where none age (O8)."""
+    """Who comes first within a priority, beside what holds in any policy, and for whom room is kept.
+
+    For each full `ageing_s` seconds of waiting a workload counts as one class higher; None where none age (O8). With
+    `shortest_first` whoever declared the shortest maximum run time is next (O10). Only the first `keepers` that wait
+    keep room from later work, all where it is None (O11).
+    """
 
     ageing_s: float | None = None
+    shortest_first: bool = False
+    keepers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Which of the nodes that do are taken: the fullest, or with `first_fit` the first (P10).
+
+    With `rest_emptiest` all but the largest bundles of a gang of several shapes go to the emptiest nodes (P11).
+    """
+
+    first_fit: bool = False
+    rest_emptiest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,5 +264,6 @@ class Policy:
     idle: Idle = field(default_factory=Idle)
     right_size: RightSize = field(default_factory=RightSize)
     ordering: Ordering = field(default_factory=Ordering)
+    packing: Packing = field(default_factory=Packing)
     slicing: Slicing | None = None
     node_pools: NodePools = field(default_factory=NodePools)

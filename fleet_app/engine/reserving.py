@@ -1,4 +1,4 @@
-"""What is kept for who waits: nodes, its team's nominal, and from when it can have them (rules O4, O7).
+"""What is kept for who waits: nodes, its team's nominal, and from when it can have them (rules O4, O7, O11).
 
 A planned start rests on known ends only: maximum run times, deadlines, and whom the workload may always ask to leave.
 Knows the ledger and those ends. Does not admit anybody, and asks nobody to leave.
@@ -35,7 +35,7 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
     One that waits not `for_room` but for nominal keeps nodes only when its start is planned: who knows when it can.
     One that waits for a booking to end keeps nothing: that is known, and far (C1).
     """
-    if wait.reason is Reason.BOOKED:
+    if wait.reason is Reason.BOOKED or not may_keep(ledger):
         return wait
     start = _plan(ledger, workload) if ledger.limited else None
     if start is None and for_room:
@@ -43,6 +43,15 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
     if _could_be_placed(ledger, workload):
         ledger.booked[workload.team].append(workload)
     return wait if start is None else replace(wait, planned_at=start.at, planned_after=start.after)
+
+
+def may_keep(ledger: Ledger) -> bool:
+    """Return whether one more that waits may keep anything, and count it (O11)."""
+    most = ledger.policy.ordering.keepers
+    if most is None or ledger.memo.keepers < most:
+        ledger.memo.keepers += 1
+        return True
+    return False
 
 
 def is_free(ledger: Ledger, workload: Workload, until: float | None = None) -> Callable[[Node], bool]:

@@ -1,4 +1,4 @@
-"""Whose turn it is: the queue in the order in which it is considered, while the decision goes on (rules O1, O5, O8).
+"""Whose turn it is: the queue in the order in which it is considered, as the decision goes on (rules O1, O5, O8, O10).
 
 What asks for the same is one sort, and refused as one: thousands that wait cost hardly more than the sorts that they
 are of. Knows the ledger's books and the order of the queue. Does not know room: who fits is not asked here.
@@ -25,7 +25,7 @@ def in_turn(ledger: Ledger, watch: str | None = None) -> Iterator[Line]:
     `watch` is a sort by itself.
     """
     bands = _bands(ledger, watch)
-    for rank, requeued in sorted(bands, key=lambda band: (-band[0][0], -band[0][1], not band[1])):
+    for rank, requeued in sorted(bands, key=lambda band: ([-part for part in band[0]], not band[1])):
         sorts = bands[rank, requeued]
         if not all(ledger.class_of(sort.first).borrows for sort in sorts):
             yield from _in_order(Line(sorts))

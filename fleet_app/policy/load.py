@@ -76,7 +76,15 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
             below_percent=policy.right_size.below_percent,
             target_percent=policy.right_size.target_percent,
         ),
-        ordering=engine.Ordering(ageing_s=policy.ordering.ageing),
+        ordering=engine.Ordering(
+            ageing_s=policy.ordering.ageing,
+            shortest_first=policy.ordering.shortest_first,
+            keepers=policy.ordering.keepers,
+        ),
+        packing=engine.Packing(
+            first_fit=policy.packing.nodes == "first",
+            rest_emptiest=policy.packing.rest == "emptiest",
+        ),
         slicing=_slicing(policy.slicing),
         node_pools=engine.NodePools(
             scales=policy.node_pools.scales,

@@ -117,12 +117,27 @@ class DrainContract(Section):
 
 
 class Ordering(Section):
-    """How waiting counts: for each full `ageing` a workload counts as one class higher; left out, none age.
+    """Who comes first within a priority, and for whom room is kept.
 
-    Only among classes with the same rights at which its team may submit, and never the class of services.
+    For each full `ageing` of waiting a workload counts as one class higher; left out, none age. Only among classes with
+    the same rights at which its team may submit, and never the class of services. With `shortest_first` whoever
+    declared the shortest `max_run_time` is next. Only for the first `keepers` that wait room is kept from later work;
+    left out, for all of them.
     """
 
     ageing: PositiveSeconds | None = None
+    shortest_first: Annotated[bool, Field(strict=True)] = False
+    keepers: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] | None = None
+
+
+class Packing(Section):
+    """Which of the nodes that do are taken: the `fullest`, or the `first` in the fabric's order.
+
+    `rest` is the same for all but the largest bundles of a gang of several shapes: as the others, or the `emptiest`.
+    """
+
+    nodes: Literal["fullest", "first"] = "fullest"
+    rest: Literal["alike", "emptiest"] = "alike"
 
 
 class Idle(Section):
@@ -307,6 +322,7 @@ class PolicyFile(Section):
     default_class: DefaultClass = DefaultClass()
     drain: DrainContract = DrainContract()
     ordering: Ordering = Ordering()
+    packing: Packing = Packing()
     spares: Spares = Spares()
     services: dict[Name, ServiceRules] = Field(default_factory=dict)
     pulls: Pulls = Pulls()

@@ -6,6 +6,7 @@ The only thing in the twin that changes and that the engine sees. Does not know 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from fleet_app.engine import life
@@ -97,16 +98,9 @@ class Fleet:
                 self.put_node(new)
         return any(card.idle_since == now for node in found for card in node.cards)
 
-    def state(self) -> FleetState:
-        """Return all that a decision is made of."""
-        nodes: Iterable[Node] = self.nodes.values()
-        if self.has_cards:
-            nodes = cutting.busy(nodes, self.workloads.values(), self.services.values())
-        if self.crossings:
-            nodes = [life.as_it_crosses(node, self.crossings.values()) for node in nodes]
+    def beside(self) -> FleetState:
+        """Return all that a decision is made of but nodes and workloads, of which whoever watches knows."""
         return FleetState(
-            nodes=tuple(nodes),
-            workloads=tuple(self.workloads.values()),
             services=tuple(self.services.values()),
             failures=tuple(self.failures),
             quarantines=tuple(self.quarantines.values()),
@@ -115,3 +109,12 @@ class Fleet:
             growth_gpus=self.growth_gpus,
             crossings=tuple(self.crossings.values()),
         )
+
+    def state(self) -> FleetState:
+        """Return all that a decision is made of."""
+        nodes: Iterable[Node] = self.nodes.values()
+        if self.has_cards:
+            nodes = cutting.busy(nodes, self.workloads.values(), self.services.values())
+        if self.crossings:
+            nodes = [life.as_it_crosses(node, self.crossings.values()) for node in nodes]
+        return replace(self.beside(), nodes=tuple(nodes), workloads=tuple(self.workloads.values()))

@@ -75,14 +75,18 @@ class Meter:
 
     def service(self, old: Service | None, new: Service) -> None:
         """See what a service has come, change or go."""
-        gone = set() if old is None else set(old.grants)
-        here = set(new.grants)
+        before = {} if old is None else {grant.name: grant for grant in old.grants}
         gpus = new.shape.gpus
-        for grant in gone - here:
-            self._count(grant.node, ALLOCATED if grant.occupied else HELD, -gpus)
-        for grant in here - gone:
+        self._use(new.team, gpus * (len(new.grants) - len(before)))
+        for grant in new.grants:
+            known = before.pop(grant.name, None)
+            if known is grant:
+                continue
+            if known is not None:
+                self._count(known.node, ALLOCATED if known.occupied else HELD, -gpus)
             self._count(grant.node, ALLOCATED if grant.occupied else HELD, gpus)
-        self._use(new.team, gpus * (len(here) - len(gone)))
+        for grant in before.values():
+            self._count(grant.node, ALLOCATED if grant.occupied else HELD, -gpus)
 
     def node(self, old: Node | None, new: Node) -> None:
         """See a node come, go or change its condition; what it has comes with it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from fleet_app.engine.decide import decide
+from fleet_app.engine.deciding import Deciding
 from fleet_app.engine.plan import Plan
 from fleet_app.twin import attempts, carry, machines, pulling, replicas
 from fleet_app.twin.clock import Happening, What
@@ -30,9 +31,12 @@ QUIET = frozenset({What.SAVED, What.SPAN_ENDS, What.DEMANDED, What.SAMPLED, What
 class Run:
     """One run of a scenario; its records are told as it goes."""
 
-    def __init__(self, scenario: Scenario, tell: Callable[[Record], None]) -> None:
-        """Begin, with nothing decided yet."""
+    def __init__(self, scenario: Scenario, tell: Callable[[Record], None], *, plainly: bool = False) -> None:
+        """Begin, with nothing decided yet; `plainly` is to decide anew each time, for comparison: it tells the same."""
         self.world = World(scenario, tell)
+        self._deciding = None if plainly else Deciding(scenario.policy)
+        if self._deciding is not None:
+            self.world.fleet.watch(self._deciding)
         self.events = 0
         self.decisions = 0
         self.submitted = 0
@@ -90,15 +94,18 @@ class Run:
         world = self.world
         world.now = at
         world.meter.advance(at)
+        due = False
         for happening in world.agenda.at(at):
             if self._happens(happening) and happening.what not in QUIET:
                 world.woken = True
+                due = due or happening.what is What.DUE
         if world.woken:
             world.woken = False
             self._look_around()
-            self.decisions += 1
-            world.plan = self.decided()
-            carry.carry_out(world, world.plan)
+            plan = self._plan(due=due)
+            if plan is not None:
+                self.decisions += 1
+                carry.carry_out(world, plan)
 
     def _look_around(self) -> None:
         """Bring up to date what follows from the rest, in a fleet that has it at all."""
@@ -109,18 +116,27 @@ class Run:
         if world.fleet.has_cards and world.fleet.note_idle_cards(world.now) and slicing is not None:
             world.due(world.now + slicing.settle_s)
 
+    def _plan(self, *, due: bool) -> Plan | None:
+        """Return what the engine decides now; None where nothing has happened that could change it."""
+        fleet, now = self.world.fleet, self.world.now
+        if self._deciding is None:
+            return self.decided()
+        facts = fleet.beside()
+        whole = self._deciding.whole(facts)
+        return self._deciding.plan(fleet.state() if whole else facts, now, due=due)
+
     def decided(self) -> Plan:
-        """Return what the engine decides now."""
+        """Return what the engine decides now, from all facts."""
         return decide(self.world.fleet.state(), self.world.policy, self.world.now)
 
     def finish(self) -> None:
         """Tell what nobody has told yet: spans that are not over, and who still waits, and why."""
         self._span()
         world = self.world
+        waits = {wait.workload: wait.reason for wait in self.decided().waits} if world.doing else {}
         for name, doing in world.doing.items():
             one = world.fleet.workloads[name]
             if not one.holding:
-                wait = world.plan.wait_of(name)
                 world.tell(
                     Waiting(
                         at=world.now,
@@ -128,7 +144,7 @@ class Run:
                         team=one.team,
                         gpus=one.gpus,
                         waited_s=world.now - doing.queued_at,
-                        reason="" if wait is None else wait.reason,
+                        reason=waits.get(name, ""),
                     )
                 )
 
@@ -182,9 +198,11 @@ class Run:
         )
 
 
-def run(scenario: Scenario, tell: Callable[[Record], None], progress: Progress | None = None) -> Run:
+def run(
+    scenario: Scenario, tell: Callable[[Record], None], progress: Progress | None = None, *, plainly: bool = False
+) -> Run:
     """Run a scenario from its beginning to its end, and return the run as it then stands."""
-    one = Run(scenario, tell)
+    one = Run(scenario, tell, plainly=plainly)
     one.begin()
     one.go(progress=progress)
     one.finish()

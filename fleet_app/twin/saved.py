@@ -16,7 +16,7 @@ from fleet_app.engine.calendar import Booking
 from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.engine.failures import Failure, Quarantined
 from fleet_app.engine.forecast import History
-from fleet_app.engine.plan import Hold, Plan
+from fleet_app.engine.plan import Hold
 from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
 from fleet_app.twin.clock import Agenda, Happening
@@ -54,7 +54,6 @@ class Standing:
     pulling: dict[str, tuple[tuple[str, str], ...]]
     lost: dict[str, int]
     holds: tuple[Hold, ...]
-    plan: Plan
     metered: Metered
 
 
@@ -102,7 +101,6 @@ def standing(run: Run) -> Standing:
         pulling=world.pulling,
         lost=world.lost,
         holds=world.holds,
-        plan=world.plan,
         metered=world.meter.so_far,
     )
 
@@ -128,7 +126,7 @@ def fingerprint(scenario: Scenario) -> str:
 
 def _set(run: Run, before: Standing) -> None:
     world, fleet = run.world, run.world.fleet
-    world.now, world.holds, world.plan = before.now, before.holds, before.plan
+    world.now, world.holds = before.now, before.holds
     world.agenda = Agenda(list(before.coming), before.put_so_far)
     for node in before.nodes:
         fleet.put_node(node)

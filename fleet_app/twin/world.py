@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import Hold, Plan
+from fleet_app.engine.plan import Hold
 from fleet_app.twin.chance import Chance
 from fleet_app.twin.clock import Agenda, What
 from fleet_app.twin.fleet import Fleet
@@ -101,7 +101,6 @@ class World:
         self.pulling: dict[str, tuple[tuple[str, str], ...]] = {}
         self.lost: dict[str, int] = {}
         self.holds: tuple[Hold, ...] = ()
-        self.plan = Plan()
         self.woken = False
 
     def due(self, at: float | None) -> None:

@@ -6,6 +6,7 @@ way. Of the engine it uses only values, and what a priority class entitles to.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -643,14 +644,14 @@ def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool
 
 
 def in_order(case: Case) -> list[Workload]:
-    """Return who waits, in the order of O1 and O8."""
+    """Return who waits, in the order of O1, O8 and O10."""
     waiting = [one for one in case.state.workloads if one.phase is Phase.QUEUED]
     first = sorted(waiting, key=lambda one: (not one.requeued, one.submitted_at, one.name))
     return sorted(first, key=lambda one: aged(case, one), reverse=True)
 
 
-def aged(case: Case, workload: Workload) -> tuple[int, int]:
-    """Return the priority that a workload counts as, climbed class by class, and what it waited beyond that."""
+def aged(case: Case, workload: Workload) -> tuple[float, ...]:
+    """Return the priority that a workload counts as, climbed class by class, what it waited beyond that, and O10."""
     period_s, value = case.policy.ordering.ageing_s, workload.priority
     steps = 0 if period_s is None else int((case.now - workload.submitted_at) // period_s)
     own = class_of(case.policy, workload)
@@ -658,7 +659,8 @@ def aged(case: Case, workload: Workload) -> tuple[int, int]:
     highest = max(one.value for one in case.policy.classes)
     while steps > 0 and any(value < one < highest for one in alike):
         value, steps = min(one for one in alike if one > value), steps - 1
-    return value, max(0, steps)
+    declared = math.inf if workload.max_run_s is None else workload.max_run_s
+    return value, max(0, steps), -declared if case.policy.ordering.shortest_first else 0
 
 
 def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, note
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_app.arbiter import codec
@@ -26,7 +26,7 @@ from fleet_app.twin.record import (
     TeamSpan,
     Waiting,
 )
-from fleet_app.twin.run import Run
+from fleet_app.twin.run import Run, run
 from fleet_app.twin.saved import Standing, continued, standing
 from fleet_app.twin.work import Asked, Faults, Job, Scenario, Traffic
 from fleet_app.twin.world import World
@@ -186,22 +186,21 @@ def check_spans(given: Scenario, records: list[Record]) -> None:
 @tries(60)
 def test_every_law_holds_at_every_moment_and_all_adds_up(given):
     records: list[Record] = []
-    run = Run(given, records.append)
-    run.begin()
+    going = Run(given, records.append, plainly=True)
+    going.begin()
     cards = any(node.cards for node in given.nodes)
-    while (at := run.world.agenda.next_at) is not None and at <= given.ends_at:
-        run.step(at)
-        note(f"{run.world.now}: {run.world.plan.actions}")
+    while (at := going.world.agenda.next_at) is not None and at <= given.ends_at:
+        going.step(at)
         if not cards:
-            check(case_of(facts(run.world)))
-            check_meter(run.world)
-    run.world.now = given.ends_at
-    run.finish()
+            check(case_of(facts(going.world)))
+            check_meter(going.world)
+    going.world.now = given.ends_at
+    going.finish()
     check_lives(records)
     if not cards:
         check_spans(given, records)
     waiting = {one.workload for one in of(records, Waiting)}
-    assert waiting == {name for name, one in run.world.fleet.workloads.items() if not one.holding}
+    assert waiting == {name for name, one in going.world.fleet.workloads.items() if not one.holding}
     assert all(
         one.waited_s >= 0.0 for one in [*of(records, ReplicaReady), *of(records, Admitted), *of(records, Waiting)]
     )
@@ -219,3 +218,28 @@ def test_a_run_that_is_continued_from_a_file_tells_the_same(given, after_s):
     again.go()
     again.finish()
     assert parts == whole
+
+
+def followed(given: Scenario) -> Scenario:
+    """Return the scenario without what is decided from all facts every time, so that nothing hides what is left out."""
+    quotas = tuple(replace(quota, flavors=()) for quota in given.policy.quotas)
+    ordering = replace(given.policy.ordering, ageing_s=None)
+    rules = replace(given.policy, quotas=quotas, ordering=ordering, slicing=None, boundary=None)
+    jobs = [job for job in given.jobs if job.workload.minimum is None and job.workload.slice is None]
+    traffic = tuple(one for one in given.traffic if one.service.slice is None)
+    nodes = tuple(replace(node, cards=()) for node in given.nodes)
+    return replace(given, policy=rules, jobs=tuple(jobs), traffic=traffic, nodes=nodes, bookings=())
+
+
+def strict(given: Scenario) -> Scenario:
+    """Return the scenario with strict queues, without services."""
+    quotas = tuple(replace(quota, strict=True) for quota in given.policy.quotas)
+    return replace(given, policy=replace(given.policy, quotas=quotas), traffic=())
+
+
+@given(st.one_of(scenarios(), scenarios().map(followed), scenarios().map(followed).map(strict)))
+@tries(120)
+def test_what_is_left_out_for_speed_changes_nothing_that_is_told(given):
+    plain: list[Record] = []
+    run(given, plain.append, plainly=True)
+    assert told(given) == plain

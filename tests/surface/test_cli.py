@@ -405,6 +405,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "logs",
         "events",
         "audit",
+        "simulate",
         "demo",
         "policy",
         "policy validate",

@@ -73,7 +73,7 @@ def test_findings_are_a_table_with_what_to_do_beside_it_and_exit_code_1():
     done = fleet("audit", "-", stdin=BAD)
     assert done.exit_code == 1
     assert [line.split() for line in done.stdout.splitlines()] == [
-        ["RULE", "KIND", "NAMESPACE", "NAME", "FROM"],
+        ["RULE", "KIND", "NAMESPACE", "NAME", "FOUND", "IN"],
         ["K1", "PodDisruptionBudget", "fleet", "budget", "stdin:1"],
         ["K2", "HorizontalPodAutoscaler", "fleet", "scaler", "stdin:12"],
     ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Drain, Hold, Plan, Reason
+from fleet_app.engine.policy import Packing
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, gang, node, nodes, policy, shape, state, team
@@ -124,3 +127,22 @@ def test_a_drain_under_way_for_one_is_no_answer_for_the_next() -> None:
     guests = [backfill(f"v{i}", team="guest", gpus=8, on=[f"n{i}"]) for i in (1, 2)]
     plan = decide(state(*nodes(2), *guests, gang("x"), gang("y")), LENT, 0.0)
     assert drained(plan) == ["v1", "v2"]
+
+
+PACKED = {
+    "the fullest node that does": (Packing(), ("n3",)),
+    "the first that does, where the policy packs so": (Packing(first_fit=True), ("n2",)),
+}
+
+
+@pytest.mark.parametrize(("packing", "want"), PACKED.values(), ids=PACKED)
+def test_which_node_is_taken(packing: Packing, want: tuple[str, ...]) -> None:
+    """P2, P10."""
+    parts = [*nodes(3), gang("full", on=["n1"]), gang("half", gpus=4, on=["n3"]), gang("small", gpus=2)]
+    plan = decide(state(*parts), replace(policy(), packing=packing), 0.0)
+    assert admitted(plan) == {"small": want}
+
+
+def test_first_fit_too_takes_serving_nodes_first() -> None:
+    parts = [node("a"), node("z", serving=True), backfill("b")]
+    assert admitted(decide(state(*parts), replace(policy(), packing=Packing(first_fit=True)), 0.0)) == {"b": ("z",)}

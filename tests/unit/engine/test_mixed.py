@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Plan, Reason, Wait
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Packing, Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
@@ -233,3 +235,21 @@ def test_seats_follow_the_ranks() -> None:
     running = mixed(on=["n4", "n1", "n2", "n3"])
     assert running.seats == [("n4", PS[1]), ("n1", shape(8)), ("n2", shape(8)), ("n3", shape(8))]
     assert (running.gpus, running.bundles, running.shape) == (24, 4, shape(8, cpus=16))
+
+
+PACKED = {
+    "the fullest node that does gets the rest": (Packing(), ("n1", "n3")),
+    "the emptiest does, where the policy says so": (Packing(rest_emptiest=True), ("n1", "n2")),
+    "the first node with room does": (Packing(first_fit=True), ("n1", "n2")),
+}
+
+
+@pytest.mark.parametrize(("packing", "want"), PACKED.values(), ids=PACKED)
+def test_which_node_the_rest_of_a_gang_gets(packing: Packing, want: tuple[str, ...]) -> None:
+    """P10, P11: a whole node, and 2 GPUs of another."""
+    facts = state(*nodes(3), gang("two", gpus=2, on=["n2"]), gang("four", gpus=4, on=["n3"]), _twelve())
+    assert starts(decide(facts, replace(RULES, packing=packing), 0.0)) == {"both": want}
+
+
+def _twelve() -> Workload:
+    return gang("both", groups={"whole": (1, shape(8)), "rest": (1, shape(2))})

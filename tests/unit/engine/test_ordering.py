@@ -1,4 +1,4 @@
-"""Who comes first (O1, O2, O8), and which class a workload has."""
+"""Who comes first (O1, O2, O8, O10), and which class a workload has."""
 
 from __future__ import annotations
 
@@ -61,6 +61,27 @@ def test_who_aged_goes_before_what_was_torn_down_and_before_shares() -> None:
     old, torn = backfill("old", submitted_at=0.0), backfill("torn", submitted_at=150.0, requeued=True)
     assert [one.name for one in queue([torn, old], ranking(rules, 200.0))] == ["old", "torn"]
     assert [one.name for one in queue([torn, old], ranking(policy(), 200.0))] == ["torn", "old"]
+
+
+SHORTEST = {
+    "the shortest declared run time first": ([("a", 60.0), ("b", 30.0)], ["b", "a"]),
+    "what declares none last": ([("a", None), ("b", 30.0)], ["b", "a"]),
+    "of equals the earliest": ([("b", 30.0), ("a", 30.0)], ["b", "a"]),
+}
+
+
+@pytest.mark.parametrize(("declared", "want"), SHORTEST.values(), ids=SHORTEST)
+def test_shorter_work_first(declared, want) -> None:
+    """O10."""
+    rules = replace(policy(), ordering=Ordering(shortest_first=True))
+    given = [gang(name, max_run_s=run_s, submitted_at=float(at)) for at, (name, run_s) in enumerate(declared)]
+    assert [one.name for one in queue(given, ranking(rules, 100.0))] == want
+
+
+def test_shorter_work_comes_before_what_was_torn_down_but_not_before_higher_priority() -> None:
+    rules = replace(policy(), ordering=Ordering(shortest_first=True, ageing_s=50.0))
+    given = [backfill("short", max_run_s=1.0), gang("torn", requeued=True), gang("long", max_run_s=9.0)]
+    assert [one.name for one in queue(given, ranking(rules, 10.0))] == ["long", "torn", "short"]
 
 
 def test_services_by_priority_then_name() -> None:

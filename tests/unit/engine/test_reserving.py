@@ -1,4 +1,4 @@
-"""Planned starts: by which known ends, on which nodes, and who passes meanwhile (O4, O7, R6)."""
+"""Planned starts: by which known ends, on which nodes, and who passes meanwhile (O4, O7, O10, R6)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan, Reason
+from fleet_app.engine.policy import Ordering
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, gang, node, nodes, policy, shape, state, team
@@ -188,3 +189,32 @@ def test_of_what_is_coming_what_comes_first_is_waited_for() -> None:
     parts = [node("n1", at="s1/l1"), node("n2", at="s1/l1"), node("n3", at="s1/l2"), slow, *quick]
     plan = decided(*parts, X)
     assert {hold.node for hold in plan.holds} == {"n2", "n3"}
+
+
+KEEPERS = {
+    "for all of them where the policy says nothing": (None, []),
+    "for the first two": (2, []),
+    "for the first alone": (1, ["small"]),
+    "for nobody": (0, ["small"]),
+}
+
+
+@pytest.mark.parametrize(("keepers", "want"), KEEPERS.values(), ids=KEEPERS)
+def test_room_is_kept_for_the_first_that_wait(keepers: int | None, want: list[str]) -> None:
+    """O11: two gangs wait for a leaf each, and a small one comes after them."""
+    busy = [gang("busy", on=["n1"]), gang("also", on=["m1"])]
+    large = [gang(f"first-{gpus}", nodes=2, gpus=gpus, within="leaf", submitted_at=8.0 - gpus) for gpus in (8, 7)]
+    facts = state(*nodes(2), *nodes(2, prefix="m", at="s1/l2"), *busy, *large, gang("small", submitted_at=50.0))
+    plan = decide(facts, replace(policy(), ordering=Ordering(keepers=keepers)), NOW)
+    assert [one.workload for one in plan.actions if isinstance(one, Admit)] == want
+
+
+@pytest.mark.parametrize(("keepers", "want"), KEEPERS.values(), ids=KEEPERS)
+def test_room_is_kept_for_the_first_of_several_shapes_too(keepers: int | None, want: list[str]) -> None:
+    """O11, of mixed gangs."""
+    busy = [gang("busy", gpus=4, on=["n1"]), gang("also", gpus=4, on=["m1"])]
+    shapes = [{"whole": (1, shape(8)), "rest": (1, shape(rest))} for rest in (5, 6)]
+    large = [gang(f"rest-{at}", groups=one, within="leaf", submitted_at=float(at)) for at, one in enumerate(shapes)]
+    facts = state(*nodes(2), *nodes(2, prefix="m", at="s1/l2"), *busy, *large, gang("small", submitted_at=50.0))
+    plan = decide(facts, replace(policy(), ordering=Ordering(keepers=keepers)), NOW)
+    assert [one.workload for one in plan.actions if isinstance(one, Admit)] == want

@@ -361,6 +361,17 @@ def test_work_ages_only_where_the_file_says_so():
     assert to_engine(parse_policy(POLICY + "ordering: {ageing: 1h}\n")).ordering.ageing_s == 3600.0
 
 
+def test_who_comes_first_and_for_whom_room_is_kept_is_as_the_file_says():
+    rules = to_engine(parse_policy(POLICY + "ordering: {shortest_first: true, keepers: 1}\n"))
+    assert rules.ordering == engine.Ordering(shortest_first=True, keepers=1)
+
+
+def test_nodes_are_taken_as_the_file_says():
+    assert to_engine(policy()).packing == engine.Packing()
+    rules = to_engine(parse_policy(POLICY + "packing: {nodes: first, rest: emptiest}\n"))
+    assert rules.packing == engine.Packing(first_fit=True, rest_emptiest=True)
+
+
 def test_sessions_and_sizes_are_judged_as_the_file_says():
     text = (
         POLICY + "idle: {after: 30m, used_percent: 2}\nright_size: {after: 7d, below_percent: 20, target_percent: 50}\n"

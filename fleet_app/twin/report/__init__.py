@@ -1,0 +1,1 @@
+"""What a run comes to: `tally` counts its records into `figures`; `compare`, `charts` and `page` show them. Pure."""

@@ -1,0 +1,286 @@
+"""Counts the records of a run into figures, as they are told: memory grows with jobs and hours, not with records.
+
+Knows records. Does not know how figures are shown, nor the engine beyond the names of classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import singledispatchmethod
+
+from fleet_app.engine.values import NodeClass
+from fleet_app.engine.workload import Kind
+from fleet_app.twin.record import (
+    Admitted,
+    Booked,
+    Cause,
+    ClassSpan,
+    Crossed,
+    Ended,
+    Left,
+    NodeLost,
+    Noticed,
+    Outcome,
+    QueueSample,
+    Record,
+    ReplicaReady,
+    ServiceSpan,
+    Shrunk,
+    Started,
+    Submitted,
+    TeamSpan,
+    Waiting,
+)
+from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, TeamCount
+from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
+from fleet_app.twin.report.moments import label, moment, size_of
+from fleet_app.twin.report.spread import spread
+
+SETTLES_S = 1800.0
+"""A run begins with an empty fleet: what requests and replicas meet before this is not counted."""
+SHOWN = 48
+"""Of how many workloads attempts are kept: those that had the most GPU-hours."""
+PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What records do not say: the run's name, how long it was, its GPUs, the price, and whose each service is."""
+
+    name: str
+    lasted_s: float
+    gpus: int
+    price_per_gpu_hour: float
+    team_of_service: Mapping[str, str]
+
+
+class Tally:
+    """Is told the records of a run, and says what they come to."""
+
+    def __init__(self, about: About) -> None:
+        """Begin, with nothing told."""
+        self._about = about
+        self._here: dict[str, Attempt] = {}
+        self._teams: defaultdict[str, TeamCount] = defaultdict(TeamCount)
+        self._classes: dict[NodeClass, ClassCount] = {kind: ClassCount() for kind in NodeClass}
+        self._services: defaultdict[str, ServiceCount] = defaultdict(ServiceCount)
+        self._waits: defaultdict[int, list[float]] = defaultdict(list)
+        self._still: Counter[int] = Counter()
+        self._cuts: defaultdict[Cause, Cut] = defaultdict(Cut)
+        self._tax_gpu_s = 0.0
+        self._given_back: list[float] = []
+        self._after_drain: list[float] = []
+        self._outcomes: Counter[Outcome] = Counter()
+        self._spans: list[ClassSpan] = []
+        self._moments: list[Moment] = []
+        self._bars: defaultdict[str, list[Bar]] = defaultdict(list)
+        self._happened: Counter[str] = Counter()
+
+    @singledispatchmethod
+    def tell(self, record: Record) -> None:
+        """Count one record; those that no figure rests on are passed over."""
+
+    # Workloads.
+
+    @tell.register
+    def _(self, one: Submitted) -> None:
+        self._here[one.workload] = Attempt(team=one.team, kind=one.kind, gpus=one.gpus)
+
+    @tell.register
+    def _(self, one: Admitted) -> None:
+        here = self._here[one.workload]
+        here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
+        self._waits[size_of(one.gpus)].append(one.waited_s)
+
+    @tell.register
+    def _(self, one: Started) -> None:
+        here = self._here[one.workload]
+        here.started_at = one.at
+        if here.cut_by is not None and here.admitted_at is not None:
+            self._cost(here, here.cut_by, restarting=(one.at - here.admitted_at) * here.gpus)
+            here.cut_by = None
+
+    @tell.register
+    def _(self, one: Noticed) -> None:
+        self._teams[self._here[one.workload].team].asked += 1
+        whose = self._team_of(one.beneficiary)
+        if whose is not None and one.cause in PREEMPTED:
+            self._teams[whose].reclaimed += one.gpus
+
+    @tell.register
+    def _(self, one: Shrunk) -> None:
+        here = self._here[one.workload]
+        self._cost(here, Cause.DRAINED, leaving=(one.at - one.asked_at) * one.gpus)
+        self._given_back.append(one.at - one.asked_at)
+
+    @tell.register
+    def _(self, one: Left) -> None:
+        here = self._here[one.workload]
+        leaving_s = 0.0 if one.asked_at is None else one.at - one.asked_at
+        self._cuts[one.cause].count += 1
+        self._cost(here, one.cause, lost=one.lost_gpu_s, leaving=leaving_s * one.gpus)
+        if one.cause is Cause.DRAINED:
+            self._given_back.append(leaving_s)
+        team = self._teams[here.team]
+        team.lost += one.lost_gpu_s
+        team.breaks += one.broke
+        self._worked(here, one.at, lost_gpu_s=one.lost_gpu_s + leaving_s * one.gpus)
+        self._bar(one.workload, here, one.at, str(one.cause))
+        here.admitted_at, here.started_at, here.cut_by = None, None, one.cause
+
+    @tell.register
+    def _(self, one: Ended) -> None:
+        here = self._here.pop(one.workload)
+        self._outcomes[one.outcome] += 1
+        if here.admitted_at is not None:
+            self._worked(here, one.at)
+            self._bar(one.workload, here, one.at, str(one.outcome))
+
+    @tell.register
+    def _(self, one: Waiting) -> None:
+        self._still[size_of(one.gpus)] += 1
+
+    def _cost(
+        self, here: Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
+    ) -> None:
+        cut = self._cuts[cause]
+        cut.lost += lost
+        cut.leaving += leaving
+        cut.restarting += restarting
+        if here.kind is Kind.BACKFILL and cause in PREEMPTED:
+            self._tax_gpu_s += lost + leaving + restarting
+
+    def _worked(self, here: Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
+        if here.started_at is not None:
+            self._teams[here.team].useful += max(0.0, (at - here.started_at) * here.gpus - lost_gpu_s)
+
+    def _bar(self, name: str, here: Attempt, at: float, ended: str) -> None:
+        if here.admitted_at is None:
+            return
+        self._bars[name].append(
+            Bar(
+                workload=name,
+                team=here.team,
+                kind=str(here.kind),
+                began_at=here.admitted_at,
+                ended_at=at,
+                gpus=here.gpus,
+                ended=ended,
+            )
+        )
+
+    def _team_of(self, name: str) -> str | None:
+        here = self._here.get(name)
+        return self._about.team_of_service.get(name) if here is None else here.team
+
+    # Services, nodes, bookings.
+
+    @tell.register
+    def _(self, one: ReplicaReady) -> None:
+        if one.at - one.waited_s < SETTLES_S:
+            return
+        self._services[one.service].ready.append(one.waited_s)
+        if one.drained:
+            self._after_drain.append(one.waited_s)
+
+    @tell.register
+    def _(self, one: ServiceSpan) -> None:
+        service, seconds = self._services[one.service], one.at - one.began_at
+        if one.began_at < SETTLES_S:
+            return
+        service.gpu_s += one.granted * one.replica_gpus * seconds
+        service.seconds += seconds
+        service.peak = max(service.peak, one.wanted * one.replica_gpus)
+        service.requests += one.requests
+        service.late += one.late
+        service.short_gpu_s += max(0, one.wanted - one.granted) * one.replica_gpus * seconds
+
+    @tell.register
+    def _(self, one: NodeLost) -> None:
+        self._happened["nodes lost"] += 1
+
+    @tell.register
+    def _(self, one: Crossed) -> None:
+        self._happened[f"nodes gone over to {one.to}"] += 1
+
+    @tell.register
+    def _(self, one: Booked) -> None:
+        self._happened[f"booking {one.booking} {one.what}"] += 1
+
+    # Who had how much.
+
+    @tell.register
+    def _(self, one: TeamSpan) -> None:
+        team = self._teams[one.team]
+        team.nominal += one.nominal_gpu_s
+        team.own += one.own_gpu_s
+        team.lent += one.lent_gpu_s
+        team.unused += one.unused_gpu_s
+        team.borrowed += one.borrowed_gpu_s
+
+    @tell.register
+    def _(self, one: ClassSpan) -> None:
+        found = self._classes[one.node_class]
+        found.total += one.total_gpu_s
+        found.allocated += one.allocated_gpu_s
+        found.draining += one.draining_gpu_s
+        found.held += one.held_gpu_s
+        found.idle += one.idle_gpu_s
+        found.down += one.down_gpu_s
+        found.lent += one.lent_gpu_s
+        gpus = one.total_gpu_s / (one.at - one.began_at) if one.at > one.began_at else 0.0
+        found.stranded.append(one.stranded_gpus / gpus if gpus else 0.0)
+        self._spans.append(one)
+
+    @tell.register
+    def _(self, one: QueueSample) -> None:
+        """Close a moment: the spans of all classes come before what waits at their end."""
+        if self._spans and self._spans[0].at > self._spans[0].began_at:
+            self._moments.append(moment(self._spans, one))
+        self._spans = []
+
+    # What it comes to.
+
+    def figures(self) -> Figures:
+        """Return what has been told so far, in numbers; attempts that go on are counted up to the end."""
+        about, price = self._about, self._about.price_per_gpu_hour
+        for name, here in self._here.items():
+            self._worked(here, about.lasted_s)
+            self._bar(name, here, about.lasted_s, "runs on")
+            here.admitted_at = here.started_at = None
+        serving = self._classes[NodeClass.SERVING]
+        return Figures(
+            name=about.name,
+            lasted_s=about.lasted_s,
+            gpus=about.gpus,
+            classes=tuple(one.figures(kind) for kind, one in self._classes.items()),
+            teams=tuple(self._teams[name].figures(name, price) for name in sorted(self._teams)),
+            services=tuple(
+                one.figures(name, about.team_of_service.get(name, "")) for name, one in sorted(self._services.items())
+            ),
+            waits=tuple(
+                Waits(size=label(size), waited=spread(self._waits[size]), still_waiting=self._still[size])
+                for size in sorted({*self._waits, *self._still})
+            ),
+            interrupted=tuple(self._cuts[cause].figures(cause) for cause in sorted(self._cuts)),
+            given_back=spread(self._given_back),
+            ready_after_drain=spread(self._after_drain),
+            ended=self._outcomes.total(),
+            failed=self._outcomes[Outcome.FAILED],
+            tax_share=self._tax_gpu_s / serving.lent if serving.lent else 0.0,
+            money=serving.money(price, self._tax_gpu_s),
+            moments=tuple(self._moments),
+            bars=tuple(bar for bars in self._longest() for bar in bars),
+            notes=tuple(f"{count} {what}" for what, count in sorted(self._happened.items())),
+        )
+
+    def _longest(self) -> list[list[Bar]]:
+        """Return the attempts of the workloads that had the most, in the order in which those began."""
+
+        def had(bars: list[Bar]) -> float:
+            return sum((bar.ended_at - bar.began_at) * bar.gpus for bar in bars)
+
+        most = sorted(self._bars.values(), key=lambda bars: (-had(bars), bars[0].workload))[:SHOWN]
+        return sorted(most, key=lambda bars: (bars[0].began_at, bars[0].workload))

@@ -1,0 +1,1 @@
+"""Scenarios as files: what people write (`schema`), and what the twin runs (`load`, `streams`, `demand`)."""

@@ -1,0 +1,139 @@
+"""When there is a decision, and for whom: what is left out changes nothing (the same plans: its law of that name)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.engine import life
+from fleet_app.engine.deciding import FIRST, Deciding
+from fleet_app.engine.plan import Admit, Plan
+from fleet_app.engine.policy import Ordering, Policy
+from fleet_app.engine.state import FleetState
+from fleet_app.engine.workload import Workload
+from tests.builders import backfill, gang, nodes, policy, service, team
+
+NOTHING_BESIDE = FleetState()
+STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64))
+
+
+def deciding(rules: Policy, *waiting: Workload, count: int = 1) -> Deciding:
+    """Return the decisions on so many nodes, for these who wait."""
+    found = Deciding(rules)
+    for node in nodes(count):
+        found.node(None, node)
+    for one in waiting:
+        found.workload(None, one)
+    return found
+
+
+def decided(one: Deciding, now: float = 0.0) -> Plan | None:
+    return one.plan(NOTHING_BESIDE, now)
+
+
+def admitted(plan: Plan | None) -> list[str]:
+    return [] if plan is None else [one.workload for one in plan.actions if isinstance(one, Admit)]
+
+
+def carried_out(one: Deciding, plan: Plan | None) -> None:
+    """Let those run that were admitted."""
+    for action in () if plan is None else plan.actions:
+        assert isinstance(action, Admit)
+        waits = one.queues.waiting[action.workload]
+        one.workload(waits, life.at_work(waits, action.nodes, 0.0))
+
+
+FULL = backfill("full", gpus=8, submitted_at=0.0)
+BEHIND = backfill("behind", gpus=8, submitted_at=5.0)
+
+
+def full(rules: Policy = STRICT) -> tuple[Deciding, Workload]:
+    """Return a full node with somebody who was refused, and who runs there."""
+    one = deciding(rules, FULL, backfill("first", gpus=8, submitted_at=1.0))
+    carried_out(one, decided(one))
+    runs = one.books.holding[0]
+    return one, runs
+
+
+LATER = {
+    "who asks for the same as one that was refused": BEHIND,
+    "who is behind the first in a strict queue, whatever it asks for": backfill("small", gpus=1, submitted_at=5.0),
+}
+
+
+@pytest.mark.parametrize("new", LATER.values(), ids=LATER)
+def test_nothing_is_decided_for_who_comes_behind(new):
+    one, _ = full()
+    one.workload(None, new)
+    assert decided(one) is None
+
+
+FIRST_IN_LINE = {
+    "who comes first in the order": backfill("early", gpus=8, submitted_at=0.5),
+    "who is of another team": backfill("other", gpus=1, submitted_at=5.0, team="vision"),
+    "who has a higher priority": gang("gang", submitted_at=5.0),
+}
+
+
+@pytest.mark.parametrize("new", FIRST_IN_LINE.values(), ids=FIRST_IN_LINE)
+def test_it_is_decided_for_whoever_nobody_is_ahead_of(new):
+    one, _ = full()
+    one.workload(None, new)
+    assert decided(one) is not None
+
+
+def test_an_end_that_makes_room_for_the_first_is_decided():
+    one, runs = full()
+    one.workload(runs, None)
+    assert admitted(decided(one)) == ["first"]
+
+
+def test_an_end_that_makes_no_room_is_not():
+    one = deciding(STRICT, backfill("a", gpus=1), backfill("b", gpus=7), backfill("large", gpus=8, submitted_at=1.0))
+    carried_out(one, decided(one))
+    one.workload(one.books.holding[0], None)
+    assert decided(one) is None
+
+
+def test_an_end_while_nobody_waits_is_not_decided():
+    one = deciding(STRICT, FULL)
+    carried_out(one, decided(one))
+    one.workload(one.books.holding[0], None)
+    assert decided(one) is None
+
+
+def test_it_is_decided_when_time_alone_calls_for_it():
+    one, _ = full()
+    assert one.plan(NOTHING_BESIDE, 5.0) is None
+    assert one.plan(NOTHING_BESIDE, 5.0, due=True) is not None
+
+
+def test_where_all_that_were_handed_over_start_more_are():
+    many = [backfill(f"b{number:02}", gpus=1) for number in range(4 * FIRST)]
+    assert admitted(decided(deciding(STRICT, *many))) == [one.name for one in many]
+
+
+def test_with_services_every_end_is_decided():
+    one, runs = full()
+    one.service(None, service("chat"))
+    decided(one)
+    one.workload(runs, None)
+    assert decided(one) is not None
+
+
+WHOLE = {
+    "where waiting counts": replace(STRICT, ordering=Ordering(ageing_s=60.0)),
+}
+
+
+@pytest.mark.parametrize("rules", WHOLE.values(), ids=WHOLE)
+def test_from_all_facts_it_is_decided(rules):
+    assert deciding(rules).whole(NOTHING_BESIDE)
+
+
+def test_an_elastic_workload_that_runs_asks_for_all_facts():
+    one = deciding(STRICT)
+    assert not one.whole(NOTHING_BESIDE)
+    one.workload(None, backfill("wide", gpus=1, minimum=1, at_most=2, on=["n1"]))
+    assert one.whole(NOTHING_BESIDE)

@@ -1,0 +1,64 @@
+"""Pages and comparisons: what is on them, and that nothing on them has to be fetched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fleet_app.twin.report import charts, page
+from fleet_app.twin.report.compare import compare
+from tests.unit.twin.report.test_tally import drained, lending
+
+
+def outside(text: str) -> list[str]:
+    """Return what a browser would fetch for a page."""
+    return re.findall(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["'][^"']+""", text)
+
+
+def test_a_page_needs_nothing_else_and_shows_every_chart():
+    text = page.of_run(drained(), "an hour", None)
+    assert outside(text) == []
+    assert text.count('class="plotly-graph-div"') == 7
+    assert "In 0 days" in text
+
+
+def test_names_of_others_are_text_on_a_page():
+    text = page.of_run(replace(lending(), name="<b>month</b>"), "<i>about</i>", None)
+    assert "<b>month</b>" not in text
+    assert "<i>about</i>" not in text
+
+
+def test_two_runs_are_compared_and_both_shown():
+    before, after = replace(drained(), name="old"), replace(lending(), name="new")
+    text = page.of_two(before, after, compare(before, after))
+    assert text.count('class="plotly-graph-div"') == 14
+    assert "What changed, and for whom" in text
+
+
+def test_of_a_run_and_itself_nothing_has_changed():
+    assert not any(row.changed for row in compare(drained(), drained()))
+
+
+def test_what_changed_says_for_whom():
+    changed = {(row.what, row.whose): row.after - row.before for row in compare(lending(), drained()) if row.changed}
+    assert changed["borrowed", "batch"] == pytest.approx(-16.0)
+
+
+AMOUNTS = {
+    "small ones are whole": (812.4, "812"),
+    "thousands are k": (612_345.0, "612k"),
+    "millions are M": (1_234_567.0, "1.23M"),
+    "just below a million is one": (999_900.0, "1.00M"),
+}
+
+
+@pytest.mark.parametrize(("amount", "want"), AMOUNTS.values(), ids=AMOUNTS)
+def test_amount_text(amount, want):
+    assert charts.amount_text(amount) == want
+
+
+def test_a_sweep_is_a_point_for_each_value():
+    chart = charts.swept("headroom.immediate", [(0, drained()), (16, lending())])
+    assert chart["data"][0]["text"] == ["0", "16"]

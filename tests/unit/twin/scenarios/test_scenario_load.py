@@ -1,0 +1,137 @@
+"""Scenario files: each of ours loads, what is wrong in one is said, jobs and nodes are as it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fleet_app.engine.errors import RequestError
+from fleet_app.engine.values import NodeClass
+from fleet_app.twin.scenarios.load import load, rows
+
+CLUSTERS = Path(__file__).resolve().parents[4] / "clusters"
+OURS = sorted((CLUSTERS / "scenarios").glob("*.yaml"))
+DAY = 86_400.0
+
+SMALL = """
+version: 1
+name: small
+policy: {policy}
+fleet: {{serving: 2, training: 4, per_domain: [4, 2]}}
+lasts: 2d
+{rest}
+"""
+
+
+def written(folder: Path, rest: str = "") -> Path:
+    path = folder / "small.yaml"
+    path.write_text(SMALL.format(policy=CLUSTERS / "fleet-2048.yaml", rest=rest))
+    return path
+
+
+def stream(**changes: str) -> str:
+    said = {
+        "name": "work",
+        "team": "batch",
+        "kind": "backfill",
+        "priority": "training-backfill",
+        "shapes": "[{nodes: 1}, {nodes: 2}]",
+        "arrives": "{source: random, a_day: 24, runs: {median: 1h, sigma: 0.5}}",
+        **changes,
+    }
+    return "work:\n  - {" + ", ".join(f"{key}: {value}" for key, value in said.items()) + "}"
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_ours_load_and_fill_their_fleet(path):
+    loaded = load(path)
+    assert sum(node.capacity.gpus for node in loaded.scenario.nodes) == 2048
+    assert next(iter(loaded.scenario.jobs)).workload.submitted_at >= 0.0
+
+
+def test_nodes_lie_in_their_domains_serving_first(tmp_path):
+    nodes = load(written(tmp_path)).scenario.nodes
+    assert [node.node_class for node in nodes] == [NodeClass.SERVING] * 2 + [NodeClass.TRAINING] * 4
+    assert [node.domains for node in nodes] == [("d0-0", f"d1-{n // 2}") for n in range(4)] + [("d0-1", "d1-2")] * 2
+
+
+WRONG = {
+    "a team that the policy does not know": (stream(team="bach"), "no team is called 'bach'"),
+    "a class that the policy does not know": (stream(priority="high"), "no class is called 'high'"),
+    "a key that is not known": ("speed: 3", "'speed' is not a known key"),
+    "a name that is there twice": (stream() + "\n  " + stream().split("\n  ")[1], "'work' is there twice"),
+    "no duration": ("span: 60", "must be a duration with its unit"),
+    "a change to a policy that it may not have": ("changes: {headroom.imediate: 3}", "'imediate' is not a known key"),
+}
+
+
+@pytest.mark.parametrize(("rest", "want"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(tmp_path, rest, want):
+    with pytest.raises(RequestError) as caught:
+        load(written(tmp_path, rest))
+    assert want in str(caught.value)
+
+
+def test_domains_have_to_be_given_for_each_level(tmp_path):
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("[4, 2]", "[4]"))
+    with pytest.raises(RequestError, match="has 1 numbers for 2 topology levels"):
+        load(path)
+
+
+def test_who_asks_changes_the_policy_after_the_file_did(tmp_path):
+    path = written(tmp_path, "changes: {headroom.immediate: 32, drain.grace: 60s}")
+    assert load(path).policy.headroom.immediate == 32
+    changed = load(path, changes={"headroom.immediate": 48}).policy
+    assert (changed.headroom.immediate, changed.drain.grace) == (48, 60.0)
+
+
+def test_another_policy_is_taken_as_it_is(tmp_path):
+    path = written(tmp_path, "changes: {headroom.immediate: 32}")
+    assert load(path, policy=CLUSTERS / "fleet-2048.yaml").policy.headroom.immediate == 64
+
+
+def test_jobs_come_at_random_and_a_longer_run_begins_with_the_same(tmp_path):
+    path = written(tmp_path, stream())
+    short, long = (list(load(path, until=days * DAY).scenario.jobs) for days in (1, 5))
+    assert long[: len(short)] == short
+    assert 80 <= len(long) <= 160
+    assert set(Counter(job.workload.bundles for job in long)) == {1, 2}
+
+
+def test_jobs_can_be_gone_through_again_and_other_luck_is_other(tmp_path):
+    path = written(tmp_path, stream())
+    jobs = load(path).scenario.jobs
+    assert list(jobs) == list(jobs)
+    assert list(jobs) != list(load(path, seed=7).scenario.jobs)
+
+
+def test_another_stream_changes_nothing_of_the_first(tmp_path):
+    alone = list(load(written(tmp_path, stream())).scenario.jobs)
+    both = written(tmp_path, stream() + "\n  " + stream(name="more").split("\n  ")[1])
+    assert [job for job in load(both).scenario.jobs if job.workload.name.startswith("work")] == alone
+
+
+def test_a_share_of_jobs_clings(tmp_path):
+    path = written(tmp_path, stream(manners="{clings: 0.5}"))
+    clings = [job.clings for job in load(path, until=10 * DAY).scenario.jobs]
+    assert 0.3 < sum(clings) / len(clings) < 0.7
+
+
+def test_a_trace_s_row_that_is_none_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("time_utc,requests\n2024-05-12T00:07:12Z,1208\nyesterday,12\n")
+    with pytest.raises(RequestError) as caught:
+        rows(path)
+    assert caught.value.where == f"{path}:3"
+
+
+def test_a_trace_is_demand(tmp_path):
+    trace = CLUSTERS / "traces" / "azure_llm_2024_conv_week.csv"
+    over_time = f"{{source: trace, file: {trace}, peak: 100}}"
+    path = written(tmp_path, f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {over_time}}}")
+    rates = load(path).scenario.traffic[0].rates
+    assert 300 < len(rates) < 500
+    assert rates[0][0] == 0.0
