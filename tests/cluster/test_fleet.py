@@ -26,6 +26,7 @@ NAME = "lab"
 SITE = Site(cluster=NAME, namespace="fleet-story")
 UP_WITHIN_S = 300
 AFTER_DEADLINE_S = 5  # what the drain contract says
+RETURN_S = 20  # in which an arbiter that is back sees what it missed
 POLICY = """
 version: 1
 name: lab
@@ -132,10 +133,12 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
             wait_for(fleet, "lent-2", "queued")
             drained = fleet.workload("lent-2")
             back_at = last(fleet, "arbiter", "arbiter")
-            # Nobody can end it while there is no arbiter: a busy machine may need longer than the deadline for a head.
-            assert last(fleet, "lent-2", "requeued") <= max(deadline_at, back_at) + AFTER_DEADLINE_S
-            if back_at < deadline_at - 20:
+            gone_at = last(fleet, "lent-2", "requeued")
+            if back_at < deadline_at - RETURN_S:
+                assert gone_at <= deadline_at + AFTER_DEADLINE_S
                 assert (drained["broken_drains"], drained["checkpoint"]["step"] > 0) == (0, True)
+            else:  # nobody ends it while there is no arbiter, and a busy machine may need that long for a head
+                assert gone_at <= back_at + RETURN_S
         wait_for(fleet, "lent-2", "running")
         assert fleet.workload("gang-2")["attempt"] == before["attempt"]
 
@@ -163,7 +166,8 @@ def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) ->
         policy = POLICY.replace("longest_grace: 60s", "longest_grace: 50s")
         fleet.upgrade(values(str(fleet.cluster.next_image), policy=policy), tmp_path)
         in_force = lambda: "50s" in fleet.run("fleet", "policy", "show")  # noqa: E731
-        fleet.cluster.wait_until(in_force, "the new policy to be in force", 60)
+        # A kubelet takes its time to bring a ConfigMap up to date in a pod.
+        fleet.cluster.wait_until(in_force, "the new policy to be in force", 180)
         assert {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")} == before
         assert (fleet.workload("upgraded")["phase"], fleet.workload("upgraded")["attempt"]) == ("running", 1)
         assert "pid" in fleet.hello()
