@@ -68,6 +68,7 @@ def test_a_node_is_seen_with_labels_and_in_our_units(cluster: RayCluster, box: R
         available=whole,
         slices={"shared": 80_000},
         free_slices={"shared": 80_000},
+        address="127.0.0.1",
     )
     assert seen == want
     assert (seen.labels["fleet/class"], seen.labels["fleet/node"]) == ("training", "n1")
