@@ -31,8 +31,9 @@ test-chart: $(STAMP) ## Render the Helm chart in every way, and check it against
 chart: $(STAMP) ## Write the chart's table of values anew, from values.yaml
 	python -m tests.chart.readme
 
-test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time
-	pytest tests/cluster
+MARKED ?=
+test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time; MARKED='not unsteady'
+	pytest tests/cluster -m '$(MARKED)'
 
 torch: $(STAMP) ## Install PyTorch too (5 GB), and run the test that needs it
 	uv pip install --quiet --editable '.[torch]'

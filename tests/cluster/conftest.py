@@ -21,7 +21,7 @@ GIVEN = "FLEET_TEST_KUBECONFIG"
 GIVEN_IMAGE = "FLEET_TEST_IMAGE"
 GIVEN_NEXT = "FLEET_TEST_NEXT_IMAGE"
 # The first test of a tier waits until its cluster is up, and on the first day until that is built.
-UP_WITHIN_S = 2400
+UP_WITHIN_S = 1800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
