@@ -32,7 +32,7 @@ chart: $(STAMP) ## Write the chart's table of values anew, from values.yaml
 	python -m tests.chart.readme
 
 MARKED ?=
-test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time; MARKED='not unsteady'
+test-cluster: $(STAMP) ## Run the tests on a real Kubernetes cluster, built here from Go modules the first time; MARKED='not pods'
 	pytest tests/cluster -m '$(MARKED)'
 
 torch: $(STAMP) ## Install PyTorch too (5 GB), and run the test that needs it

@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "cluster" in item.path.parts:
             item.add_marker(pytest.mark.timeout(UP_WITHIN_S))
+            if "cluster" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.pods)
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,6 @@ def test_a_spike_of_requests_drains_backfill_which_resumes_after_it(fleet: Fleet
         assert (fleet.workload("gang")["phase"], fleet.workload("gang")["attempt"]) == ("running", 1)
 
 
-@pytest.mark.unsteady
 def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Fleet, tmp_path: Path) -> None:
     with running(fleet, "gang-2", GANG), running(fleet, "lent-2", SLOW_BACKFILL, takes_s=40):
         before = fleet.workload("gang-2")
