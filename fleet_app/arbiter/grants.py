@@ -1,7 +1,8 @@
 """What became of services: their demands, and the grants that replicas live in, after a look at the world.
 
-A grant is a promise until its group stands, then it is the group: whatever group of that kind stands is a grant, also
-one that Serve made while no arbiter was there. Does not know how many replicas the traffic needs, or where they go.
+A grant is a promise until its group stands, then it is the group: whatever group of that kind stands is a grant, also a
+hold that Serve moved a replica into while no arbiter was there. What Serve made itself then, under a name of its own,
+is not known here. Does not know how many replicas the traffic needs, or where they go.
 """
 
 from __future__ import annotations
@@ -110,9 +111,9 @@ def _give_up(book: Book, facts: Facts, grant: GrantRecord) -> None:
 
 
 def _adopt(book: Book, facts: Facts, group: GroupView) -> None:
-    """Take a group that stands without our doing for what it is.
+    """Take a group that stands without the book knowing it for what it is.
 
-    Serve makes such groups, and moves replicas into our holds, while no arbiter is there to ask.
+    An arbiter that died may have made it; and Serve moves replicas into our holds while no arbiter is there to ask.
     """
     if not facts.ready(group) or len(group.bundles) != 1:
         return
