@@ -26,22 +26,13 @@ from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
 from fleet_app.engine.errors import ConflictError, RequestError
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import access
+from tests.clock import Clock
 from tests.cluster.bed.client import Cluster, CommandError
 
 NAME = "pooled"
 MACHINES = {"pool-m1": "training", "pool-m2": "training", "pool-m3": "serving"}
 CPUS = 8
 IMAGE = "localhost/none"
-
-
-@dataclass
-class Clock:
-    """Time, which only the test moves."""
-
-    at: float = 1000.0
-
-    def now(self) -> float:
-        return self.at
 
 
 @dataclass

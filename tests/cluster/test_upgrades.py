@@ -17,17 +17,11 @@ from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, Kube
 from fleet_app.adapters.kube_pools import RAY, KubePools
 from fleet_app.render import names
+from tests.clock import Clock
 from tests.cluster.bed.client import Cluster
 from tests.cluster.fleets import CHART, ROOT, namespace
 
 NAME = "grows"
-
-
-class Clock:
-    """Time that does not matter here."""
-
-    def now(self) -> float:
-        return 1000.0
 
 
 @dataclass

@@ -12,6 +12,7 @@ from fleet_app.adapters.board import RayBoard
 from fleet_app.arbiter.ports import Ack, Beat, BoardView, Demand, Fence
 from fleet_app.engine.values import Shape
 from fleet_app.worker import contract
+from tests.clock import Clock
 from tests.live.raybox import RayBox
 
 pytestmark = pytest.mark.live
@@ -20,15 +21,10 @@ NOW = 1_700_000_000.25
 SHAPE = Shape(gpus=4, cpu_milli=1500, memory_mib=2048)
 
 
-class FixedClock:
-    def now(self) -> float:
-        return NOW
-
-
 @pytest.fixture
 def board(connected: RayBox) -> Iterator[RayBoard]:
     wipe()
-    yield RayBoard(FixedClock())
+    yield RayBoard(Clock(NOW))
     wipe()
 
 

@@ -22,17 +22,8 @@ from fleet_app.engine.errors import FaultError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.values import NodeClass
 from fleet_app.render import access, names
+from tests.clock import Clock
 from tests.kube import CLUSTER, NAMESPACE, Call, FakeKube, group, served
-
-
-@dataclass
-class Clock:
-    """Time, which only the test moves."""
-
-    at: float = 1000.0
-
-    def now(self) -> float:
-        return self.at
 
 
 @dataclass
