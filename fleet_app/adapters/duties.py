@@ -1,8 +1,8 @@
 """What the arbiter's attendant sees to, one class a duty: gateway, policy, arbiter, Serve's applications.
 
 Each looks at what is and takes the next step towards what should be, so that it can be done again at any time: nothing
-is remembered that is not looked up again. Reaches Ray by its dashboard alone, so it need not live beside a raylet.
-Decides nothing about the fleet.
+is remembered that is not looked up again, but the jobs that were started. Reaches Ray by its dashboard alone, so it need
+not live beside a raylet. Decides nothing about the fleet.
 """
 
 from __future__ import annotations
@@ -121,15 +121,15 @@ class HaveArbiter:
         self._dashboard_url = dashboard_url
         self._clock = clock
         self._job: str | None = None
-        self._ended: tuple[str, float] | None = None
+        self._ended: dict[str, float] = {}
 
     def tend(self) -> None:
         """Start it when Ray knows none; one that is restarting is Ray's business."""
-        self._forget()
         if self._job is not None:
             self._follow(self._job)
         elif not self._vouched() and not self._known() and self._home.policy.exists():
             self._job = self._submit()
+        self._forget()
 
     def _vouched(self) -> bool:
         """Return whether it has said lately that it is alive: then Ray need not be asked."""
@@ -158,17 +158,16 @@ class HaveArbiter:
         status = answer.json()["status"] if answer.is_success else "LOST"  # with the head that it ran on
         if status in {"PENDING", "RUNNING"}:
             return
-        self._job, self._ended = None, (job, self._clock())
+        self._job, self._ended[job] = None, self._clock()
         if status == "FAILED":
             said = self._call("GET", f"{_JOBS}{quote(job)}/logs").json()["logs"].strip()
             raise FaultError(f"the arbiter does not start: {said[-_LOG_TAIL:]}", where=job)
 
     def _forget(self) -> None:
-        """Let no job of ours stay in everybody's lists."""
-        if self._ended is None or self._clock() - self._ended[1] < FORGET_AFTER_S:
-            return
-        job, self._ended = self._ended[0], None
-        self._call("DELETE", _JOBS + quote(job), missing_ok=True)
+        """Let no job of ours stay in everybody's lists; what Ray refuses to remove is tried again."""
+        for job in [job for job, at in self._ended.items() if self._clock() - at >= FORGET_AFTER_S]:
+            self._call("DELETE", _JOBS + quote(job), missing_ok=True)
+            del self._ended[job]
 
     def _call(self, method: str, path: str, *, missing_ok: bool = False, **more: Any) -> httpx.Response:
         try:

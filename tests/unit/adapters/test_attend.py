@@ -265,6 +265,27 @@ def test_one_job_at_a_time_starts_it_and_leaves_no_trace(home):
     assert (ray.did("POST"), ray.did("DELETE")) == (["/api/jobs/"], [job])
 
 
+def test_of_several_jobs_that_end_soon_after_one_another_none_stays_and_a_refusal_is_not_the_end(home):
+    first, second = "/api/jobs/fleet-attend-1000000", "/api/jobs/fleet-attend-1001000"
+    now, done = [1000.0], {"status": "SUCCEEDED"}
+    ray = Asked({ACTORS: actors(), ("POST", "/api/jobs/"): {}, ("GET", first): done, ("GET", second): done})
+    home.policy.write_text(POLICY)
+    duty = HaveArbiter(ray.client(), home, "http://ray", lambda: now[0])
+    for _ in range(2):  # the arbiter of the first job dies at once
+        duty.tend()
+        now[0] += 1.0
+        duty.tend()
+        now[0] = 1001.0
+    ray.answers |= {("DELETE", first): 500, ("DELETE", second): {}, ACTORS: actors("ALIVE")}
+    now[0] += 2 * FORGET_AFTER_S
+    with pytest.raises(FaultError, match="refuses"):
+        duty.tend()
+    ray.answers["DELETE", first] = {}
+    duty.tend()
+    duty.tend()
+    assert ray.did("DELETE") == [first, first, second]
+
+
 def test_a_job_that_failed_is_told_with_its_last_words_and_another_one_follows(home):
     job = "/api/jobs/fleet-attend-1000000"
     ray = Asked({ACTORS: actors(), ("POST", "/api/jobs/"): {}, ("GET", job): {"status": "FAILED"}})
