@@ -1,8 +1,8 @@
 """What the arbiter's attendant sees to, one class a duty: gateway, policy, arbiter, Serve's applications.
 
 Each looks at what is and takes the next step towards what should be, so that it can be done again at any time: nothing
-is remembered that is not looked up again, but the jobs that were started. Reaches Ray by its dashboard alone, so it need
-not live beside a raylet. Decides nothing about the fleet.
+is remembered that is not looked up again, but the jobs that were started. Reaches Ray by its dashboard alone, so it
+need not live beside a raylet. Decides nothing about the fleet.
 """
 
 from __future__ import annotations
