@@ -8,11 +8,12 @@ import pytest
 
 from fleet_app.engine import life
 from fleet_app.engine.deciding import FIRST, Deciding
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan
 from fleet_app.engine.policy import Ordering, Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, nodes, policy, service, team
+from tests.builders import backfill, gang, nodes, policy, quarantined, service, team
 
 NOTHING_BESIDE = FleetState()
 STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64))
@@ -83,6 +84,27 @@ def test_it_is_decided_for_whoever_nobody_is_ahead_of(new):
     assert decided(one) is not None
 
 
+CHANGED = {
+    "who was asked to leave": ({"phase": Phase.DRAINING, "deadline_at": 60.0}, True),
+    "who was told to end at once": ({"killed": True}, True),
+    "who broke its contract": ({"broken_drains": 1}, True),
+    "who has other nodes": ({"nodes": ("n2",)}, True),
+    "but not who saved its work": ({"saved_at": 5.0}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "want"), CHANGED.values(), ids=CHANGED)
+@pytest.mark.parametrize("back", [False, True], ids=["", "as it was again"])
+def test_it_is_decided_for_whoever_changed(changes, want, back):
+    one, runs = full()
+    now = replace(runs, **changes)
+    one.workload(runs, now)
+    if back:
+        decided(one)
+        one.workload(now, runs)
+    assert (decided(one) is not None) is want
+
+
 def test_an_end_that_makes_room_for_the_first_is_decided():
     one, runs = full()
     one.workload(runs, None)
@@ -103,6 +125,10 @@ def test_an_end_while_nobody_waits_is_not_decided():
     assert decided(one) is None
 
 
+def test_the_first_time_it_is_decided_whatever_there_is():
+    assert decided(Deciding(STRICT)) == Plan()
+
+
 def test_it_is_decided_when_time_alone_calls_for_it():
     one, _ = full()
     assert one.plan(NOTHING_BESIDE, 5.0) is None
@@ -120,6 +146,12 @@ def test_with_services_every_end_is_decided():
     decided(one)
     one.workload(runs, None)
     assert decided(one) is not None
+
+
+@pytest.mark.parametrize(("now", "want"), [(0.0, []), (2000.0, ["x"])], ids=["while it lasts", "not afterwards"])
+def test_a_node_that_is_kept_out_takes_nothing(now, want):
+    plan = deciding(STRICT, gang("x")).plan(FleetState(quarantines=(quarantined("n1"),)), now)
+    assert admitted(plan) == want
 
 
 WHOLE = {
