@@ -112,6 +112,18 @@ WAITS = {
         (Reason.QUOTA_USED, 8, 0, "h100-whole"),
         "needs 8 GPUs; team research has 0 left of its h100-whole: 8 more would do",
     ),
+    "for the accelerator that has most left": (
+        [
+            *H100,
+            *A100,
+            gang("old", nodes=2, on=("h0", "h1")),
+            gang("half", gpus=4, on=("a0",)),
+            gang("a"),
+        ],
+        rules(h100=16, a100=8),
+        (Reason.QUOTA_USED, 8, 4, "a100-whole"),
+        "needs 8 GPUs; team research has 4 left of its a100-whole: 4 more would do",
+    ),
     "for ever, where it may have none": (
         [*H100, gang("a")],
         rules(h100=0),

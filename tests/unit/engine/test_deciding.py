@@ -57,6 +57,13 @@ def full(rules: Policy = STRICT) -> tuple[Deciding, Workload]:
     return one, runs
 
 
+def without_room() -> Deciding:
+    """Return a full node on which one of two may end, which is not enough for who waits."""
+    one = deciding(STRICT, backfill("a", gpus=1), backfill("b", gpus=7), backfill("large", gpus=8, submitted_at=1.0))
+    carried_out(one, decided(one))
+    return one
+
+
 LATER = {
     "who asks for the same as one that was refused": BEHIND,
     "who is behind the first in a strict queue, whatever it asks for": backfill("small", gpus=1, submitted_at=5.0),
@@ -112,8 +119,7 @@ def test_an_end_that_makes_room_for_the_first_is_decided():
 
 
 def test_an_end_that_makes_no_room_is_not():
-    one = deciding(STRICT, backfill("a", gpus=1), backfill("b", gpus=7), backfill("large", gpus=8, submitted_at=1.0))
-    carried_out(one, decided(one))
+    one = without_room()
     one.workload(one.books.holding[0], None)
     assert decided(one) is None
 
@@ -141,10 +147,24 @@ def test_where_all_that_were_handed_over_start_more_are():
 
 
 def test_with_services_every_end_is_decided():
-    one, runs = full()
+    one = without_room()
     one.service(None, service("chat"))
     decided(one)
-    one.workload(runs, None)
+    one.workload(one.books.holding[0], None)
+    assert decided(one) is not None
+
+
+def test_while_somebody_waits_for_who_leaves_every_end_is_decided():
+    rules = policy(team("research"), team("vision", nominal=0))
+    lent, small = backfill("lent", gpus=7, team="vision", on=["n1"]), backfill("small", gpus=1, on=["n1"])
+    one = deciding(rules, gang("gang", gpus=7, submitted_at=5.0))
+    for runs in (lent, small):
+        one.workload(None, runs)
+    assert [action.workload for action in decided(one).actions] == ["lent"]
+    one.workload(lent, replace(lent, phase=Phase.DRAINING, deadline_at=120.0, drained_for="gang"))
+    assert decided(one).actions == ()
+    assert decided(one) is None
+    one.workload(small, None)
     assert decided(one) is not None
 
 
