@@ -77,6 +77,12 @@ RULES = (
         why="The kubelet would kill a rank while it still writes its checkpoint.",
         instead="Raise terminationGracePeriodSeconds above the grace of the policy's drain contract.",
     ),
+    Rule(
+        id="K10",
+        holds="No pod of serving's priority class can go to training's nodes.",
+        why="It preempts: to make room for it the scheduler would delete a gang's pod, at once.",
+        instead="Select `fleet/class: serving`, or do not tolerate the taint `fleet/class=training`.",
+    ),
 )
 
 BY_ID = {rule.id: rule for rule in RULES}

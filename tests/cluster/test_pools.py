@@ -28,10 +28,10 @@ from fleet_app.engine.values import NodeClass
 from fleet_app.render import access
 from tests.clock import Clock
 from tests.cluster.bed.client import Cluster, CommandError
+from tests.cluster.machines import CPUS, Machines, machines
 
 NAME = "pooled"
 MACHINES = {"pool-m1": "training", "pool-m2": "training", "pool-m3": "serving"}
-CPUS = 8
 IMAGE = "localhost/none"
 
 
@@ -41,6 +41,7 @@ class Stand:
 
     cluster: Cluster
     namespace: str
+    machines: Machines
     pools: KubePools
     kube: Kube
     clock: Clock = field(default_factory=Clock)
@@ -50,7 +51,7 @@ class Stand:
 
     def pods(self) -> dict[str, str]:
         """Return by name where each worker's pod is, "" for one that waits, as the kubelets leave them."""
-        self.beat()
+        self.machines.beat()
         found = {}
         for pod in self.get("pods", f"--selector=ray.io/cluster={NAME},ray.io/node-type=worker")["items"]:
             name = pod["metadata"]["name"]
@@ -68,14 +69,6 @@ class Stand:
         spec = self.get("raycluster", NAME)["spec"]
         return next(dict(group) for group in spec["workerGroupSpecs"] if group["groupName"] == name)
 
-    def beat(self) -> None:
-        """Say of every machine that it is well."""
-        for name in MACHINES:
-            self.cluster.kubectl(
-                *("patch", "node", name, "--subresource=status", "--type=merge", "--patch"),
-                yaml.safe_dump({"status": ready()}),
-            )
-
     def view(self) -> PoolsView:
         self.pools.turn()
         view = self.pools.observe()
@@ -84,30 +77,6 @@ class Stand:
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         self.cluster.wait_until(holds, what, 60)
-
-
-def ready() -> dict[str, Any]:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    condition = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Test",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
-    room = {"cpu": str(CPUS), "memory": "64Gi", "pods": "20", "ephemeral-storage": "50Gi"}
-    return {"capacity": room, "allocatable": room, "conditions": [condition]}
-
-
-def machine(name: str, node_class: str) -> dict[str, Any]:
-    taint = {"key": "fleet/class", "value": node_class, "effect": "NoSchedule"}
-    labels = {"fleet/class": node_class, "topology.kubernetes.io/zone": "z1"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": [taint]},
-    }
 
 
 def ray_cluster() -> dict[str, Any]:
@@ -183,21 +152,19 @@ def stand(api: Cluster, tmp_path: Path) -> Iterator[Stand]:
     api.kubectl("create", "namespace", namespace)
     try:
         api.apply(*roles(namespace), namespace=namespace)
-        api.apply(*(machine(name, node_class) for name, node_class in MACHINES.items()))
-        kube, clock = Kube(as_arbiter(api, namespace, tmp_path)), Clock()
-        pools = KubePools(lambda: kube, NAME, namespace, clock)
-        made = Stand(cluster=api, namespace=namespace, pools=pools, kube=kube, clock=clock)
-        made.beat()
-        api.apply(ray_cluster(), namespace=namespace)
-        made.until(lambda: sorted(made.pods().values()) == sorted(MACHINES), "a pod on every machine")
-        yield made
-        kube.close()
+        with machines(api, MACHINES, {"topology.kubernetes.io/zone": "z1"}) as there:
+            kube, clock = Kube(as_arbiter(api, namespace, tmp_path)), Clock()
+            pools = KubePools(lambda: kube, NAME, namespace, clock)
+            made = Stand(cluster=api, namespace=namespace, machines=there, pools=pools, kube=kube, clock=clock)
+            api.apply(ray_cluster(), namespace=namespace)
+            made.until(lambda: sorted(made.pods().values()) == sorted(MACHINES), "a pod on every machine")
+            yield made
+            kube.close()
     finally:
         api.kubectl("delete", "raycluster", NAME, f"--namespace={namespace}", "--ignore-not-found", within_s=90)
         api.kubectl("delete", "pods", "--all", f"-n={namespace}", "--grace-period=0", "--force", within_s=90)
         api.kubectl("delete", "clusterrole,clusterrolebinding", f"{namespace}-arbiter", "--ignore-not-found")
         api.kubectl("delete", "namespace", namespace, within_s=120)
-        api.kubectl("delete", "node", *MACHINES, "--ignore-not-found")
 
 
 def test_a_machine_crosses_and_no_other_pod_is_touched(stand: Stand) -> None:
@@ -220,7 +187,7 @@ def test_a_machine_crosses_and_no_other_pod_is_touched(stand: Stand) -> None:
     def settled() -> bool:
         stand.view()
         stand.clock.at += GONE_S
-        stand.beat()
+        stand.machines.beat()
         return was not in stand.pods() and len(stand.on("pool-m1")) == 1
 
     stand.until(settled, "another pod on the machine")
