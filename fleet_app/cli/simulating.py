@@ -116,6 +116,7 @@ def _one(loaded: Loaded, html: Path | None, *, as_json: bool) -> None:
 
 
 def _two(before: Loaded, after: Loaded, paths: tuple[Path, Path], html: Path | None, *, as_json: bool) -> None:
+    _hint_read((before, after))
     names = [path.stem for path in paths] if paths[0].stem != paths[1].stem else [str(path) for path in paths]
     done = [_run(loaded, name) for loaded, name in zip((before, after), names, strict=True)]
     first, second = (replace(one.figures, name=name) for one, name in zip(done, names, strict=True))
@@ -129,6 +130,7 @@ def _two(before: Loaded, after: Loaded, paths: tuple[Path, Path], html: Path | N
 
 
 def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_json: bool) -> None:
+    _hint_read(loaded for _, loaded in runs)
     done = [(value, _run(loaded, f"{key}={value}").figures) for value, loaded in runs]
     if html is not None:
         _write(html, _page().of_sweep(key, done, tables.swept_cells(key, done)))
@@ -140,6 +142,12 @@ def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_
         show.data({"key": key, "runs": numbers})
         return
     show.stdout().print(tables.swept(key, done))
+
+
+def _hint_read(runs: Iterable[Loaded]) -> None:
+    """Say what was read of the histories of several runs, and what was malformed, each once."""
+    for text in dict.fromkeys(text for loaded in runs for text in loaded.read):
+        show.hint(show.plain(text))
 
 
 def _run(loaded: Loaded, what: str) -> Simulated:

@@ -43,10 +43,15 @@ def whole(figures: Figures) -> dict[tuple[str, str], float]:
         ("idle", "money"): money.idle,
         ("requests too late", "share"): sum(one.late for one in figures.services) / requests if requests else 0.0,
         ("GPUs short", "GPU-min"): sum(one.short_gpu_min for one in figures.services),
+        ("of them beyond the drain contract", "GPU-min"): sum(one.overdue_gpu_min for one in figures.services),
+        ("lent", "GPU-h"): sum(one.lent_gpu_h for one in figures.classes),
+        ("of it into preemption", "share"): figures.tax_share,
         ("asked to leave", "times"): sum(one.asked for one in figures.teams),
         ("drain contracts broken", "times"): sum(one.breaks for one in figures.teams),
         ("given back within (p99)", "s"): figures.given_back.p99_s,
+        ("given back within (longest)", "s"): figures.given_back.longest_s,
         ("replica ready after a drain (p99)", "s"): figures.ready_after_drain.p99_s,
+        ("replica ready after a drain (longest)", "s"): figures.ready_after_drain.longest_s,
         ("ended", "workloads"): figures.ended,
     }
 
