@@ -185,8 +185,10 @@ def settle(world: World, serving: Serving) -> None:
         return
     traffic, service = serving.traffic, world.fleet.services[serving.traffic.service.name]
     answering = sum(serving.ready.values())
-    requests = serving.rate * seconds
-    share = late_share(serving.rate, traffic.slot_rate, answering * traffic.slots, traffic.objective_s)
+    requests = share = 0.0
+    if traffic.objective_s is not None:
+        requests = serving.rate * seconds
+        share = late_share(serving.rate, traffic.slot_rate, answering * traffic.slots, traffic.objective_s)
     world.tell(
         ServiceSpan(
             began_at=serving.began_at,

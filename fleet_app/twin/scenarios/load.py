@@ -26,7 +26,7 @@ from fleet_app.policy.schema import PolicyFile
 from fleet_app.twin.chance import Chance
 from fleet_app.twin.scenarios import demand as demands
 from fleet_app.twin.scenarios.demand import Points
-from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Machines, ScenarioFile
+from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Estimate, Machines, ScenarioFile
 from fleet_app.twin.scenarios.streams import Streams, spread
 from fleet_app.twin.work import Asked, Faults, Scenario, Traffic
 
@@ -36,12 +36,14 @@ Changes = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A scenario as it was written, the policy with all changes, and what the twin runs."""
+    """What the twin runs, and what it is called; the policy with all changes; what an estimate beside it rests on."""
 
-    file: ScenarioFile
+    name: str
+    about: str
     policy: PolicyFile
     scenario: Scenario
     lasts_s: float
+    estimate: Estimate | None
 
 
 def load(
@@ -63,19 +65,21 @@ def load(
         document.refuse(from_pydantic(error, ScenarioFile))
         raise  # not reached: pydantic never reports an error without details
     used = policy or path.parent / file.policy
-    changed = _changed(used, {**(file.changes if policy is None else {}), **(changes or {})})
+    changed = changed_policy(used, {**(file.changes if policy is None else {}), **(changes or {})})
     document.refuse(list(_problems(file, changed)))
     lasts_s = file.lasts if until is None else until
     return Loaded(
-        file=file,
+        name=file.name,
+        about=file.about,
         policy=changed,
         scenario=_scenario(file, changed, path.parent, (lasts_s, file.seed if seed is None else seed)),
         lasts_s=lasts_s,
+        estimate=file.estimate,
     )
 
 
-def _changed(path: Path, changes: Changes) -> PolicyFile:
-    """Return a policy with other values at some of its paths."""
+def changed_policy(path: Path, changes: Changes) -> PolicyFile:
+    """Return a policy with other values at some of its paths. Raises RequestError with every problem, one a line."""
     values = read_document(path).values
     for dotted, value in changes.items():
         *above, last = dotted.split(".")
