@@ -49,7 +49,8 @@ def admitted(world: World, one: Workload, nodes: tuple[str, ...], card: int | No
     doing.held_since = now
     if doing.first_admitted_at is None:
         doing.first_admitted_at = now
-    delay_s = doing.job.start_s + (pull_s(world, one.artifacts, nodes) if one.artifacts else 0.0)
+    resume_s = doing.job.resume_s if one.attempt > 1 else 0.0
+    delay_s = doing.job.start_s + resume_s + (pull_s(world, one.artifacts, nodes) if one.artifacts else 0.0)
     at_once = delay_s <= 0.0 and card is None
     new = life.at_work(one, nodes, now) if at_once else life.admitted(one, nodes, now, card)
     world.fleet.put(new)

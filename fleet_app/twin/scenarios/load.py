@@ -103,6 +103,8 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
         if priority not in policy.classes:
             fix = closest(priority, policy.classes)
             yield Problem(path=(*path, "priority"), what=f"no class is called {priority!r}", fix=fix)
+    if file.commits is not None:
+        yield from _commits(file.commits, policy)
     for kind, names in (("demand", [one.name for one in file.demand]), ("work", [one.name for one in file.work])):
         for place, name in enumerate(names):
             if name in names[:place]:
@@ -111,6 +113,16 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
     if levels != given:
         what = f"has {given} numbers for {levels} topology levels"
         yield Problem(path=("fleet", "per_domain"), what=what, fix="Give one a level, outermost first")
+
+
+def _commits(name: str, policy: PolicyFile) -> Iterable[Problem]:
+    rules = policy.classes.get(name)
+    if rules is None:
+        fix = closest(name, policy.classes)
+        yield Problem(path=("commits",), what=f"no class is called {name!r}", fix=fix)
+    elif rules.yields:
+        what = f"is {name!r}, which yields, so that nothing is committed at it"
+        yield Problem(path=("commits",), what=what, fix="Name a class that does not yield")
 
 
 def _scenario(file: ScenarioFile, policy: PolicyFile, beside: Path, when: tuple[float, int]) -> Scenario:
@@ -138,6 +150,7 @@ def _scenario(file: ScenarioFile, policy: PolicyFile, beside: Path, when: tuple[
         ends_at=lasts_s,
         seed=seed,
         span_s=file.span,
+        commits_at=None if file.commits is None else values[file.commits],
     )
 
 

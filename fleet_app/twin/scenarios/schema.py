@@ -204,7 +204,10 @@ class Estimate(Section):
 
 
 class ScenarioFile(Section):
-    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it."""
+    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it.
+
+    `commits` names the class at which teams commit what waits first in them and fits inside their nominal.
+    """
 
     version: Literal[1]
     name: Name
@@ -216,6 +219,7 @@ class ScenarioFile(Section):
     seed: Count = 0
     demand: tuple[Demand, ...] = ()
     work: tuple[Work, ...] = ()
+    commits: Name | None = None
     bookings: tuple[Booking, ...] = ()
     breaks: Breaks = Breaks()
     span: PositiveSeconds = 3600.0
