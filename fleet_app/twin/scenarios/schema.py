@@ -211,6 +211,7 @@ class Estimate(Section):
 class ScenarioFile(Section):
     """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it.
 
+    `commits` names the class at which teams commit what waits first in them and fits inside their nominal.
     `malformed` is whether a line of a history that nobody can make sense of is skipped, counted and shown, or refused.
     """
 
@@ -224,6 +225,7 @@ class ScenarioFile(Section):
     seed: Count = 0
     demand: tuple[Demand, ...] = ()
     work: tuple[Work, ...] = ()
+    commits: Name | None = None
     bookings: tuple[Booking, ...] = ()
     breaks: Breaks = Breaks()
     span: PositiveSeconds = 3600.0

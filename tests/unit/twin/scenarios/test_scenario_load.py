@@ -62,6 +62,8 @@ WRONG = {
     "a class that the policy does not know": (stream(priority="high"), "no class is called 'high'"),
     "a key that is not known": ("speed: 3", "'speed' is not a known key"),
     "a name that is there twice": (stream() + "\n  " + stream().split("\n  ")[1], "'work' is there twice"),
+    "a class to commit at that the policy does not know": ("commits: training-comitted", "no class is called"),
+    "a class to commit at that yields": ("commits: training-backfill", "which yields, so that nothing is committed"),
     "no duration": ("span: 60", "must be a duration with its unit"),
     "a change to a policy that it may not have": ("changes: {headroom.imediate: 3}", "'imediate' is not a known key"),
 }
@@ -72,6 +74,11 @@ def test_what_is_wrong_is_said(tmp_path, rest, want):
     with pytest.raises(RequestError) as caught:
         load(written(tmp_path, rest))
     assert want in str(caught.value)
+
+
+def test_teams_may_commit_what_fits_inside_their_nominal(tmp_path):
+    assert load(written(tmp_path, "commits: training-committed")).scenario.commits_at == 50_000
+    assert load(written(tmp_path)).scenario.commits_at is None
 
 
 def test_domains_have_to_be_given_for_each_level(tmp_path):
