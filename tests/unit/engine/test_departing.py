@@ -26,6 +26,11 @@ LEFT: dict[str, tuple[list[Departure], list[Node | Workload | Service], list[str
     "who cannot be asked to is let be": ([departure()], [N1, gang(on=["n1"])], []),
     "what yields has its grace": ([departure()], [N1, backfill(on=["n1"])], ["drain backfill by 1120"]),
     "who leaves already is let be": ([departure()], [N1, backfill(on=["n1"], phase=Phase.STOPPING)], []),
+    "but others on that node are not": (
+        [departure()],
+        [N1, backfill("a", on=["n1"], phase=Phase.STOPPING), backfill("b", on=["n1"])],
+        ["drain b by 1120"],
+    ),
     "a replica is Serve's to move": ([departure("v1")], [node("v1", serving=True), service(on=["v1"])], []),
     "a node beside it is nobody's concern": ([departure()], [N1, gang(on=["n2"], movable=True)], []),
     "before its end committed work has its grace": (
