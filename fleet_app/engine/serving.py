@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fleet_app.engine import caps, notices, reclaim
+from fleet_app.engine import capping, caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import serving_nodes
@@ -115,8 +115,11 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
         node = _best(ledger, need, coming)
     else:
         found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
+        if found is None and ledger.caps is not None:
+            found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
-            yield _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
+            capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+            yield capped or _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
@@ -202,7 +205,7 @@ def _refused(ledger: Ledger, service: Service) -> Wait | None:
         return _wait(ledger, service, Reason.UNKNOWN_TEAM)
     if ledger.firm_left(service.team) < service.shape.gpus:
         return _wait(ledger, service, Reason.QUOTA_USED)
-    return None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+    return None
 
 
 def _over_cap(ledger: Ledger, service: Service, limits: Caps) -> Wait | None:

@@ -114,7 +114,10 @@ def quota_surely_allows(case: Any, asker: Any) -> bool:
     """Return whether the plain numbers leave a whole GPU beside all that anybody has, is given or waits for."""
     from tests.laws.reference import enlarges_nothing, usage_of_services
 
-    if asker.team not in {quota.name for quota in case.policy.quotas} or any(one.flavors for one in case.policy.quotas):
+    named = [own.flavor for quota in case.policy.quotas for own in quota.flavors]
+    if asker.team not in {quota.name for quota in case.policy.quotas} or any(
+        not one.endswith("-whole") for one in named
+    ):
         return False
     use, firm = usage_of_services(case), usage_of_services(case)[asker.team]
     for one in case.state.workloads:
