@@ -19,8 +19,7 @@ from fleet_app.engine.workload import Workload
 
 def refusal(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what its caps alone keep from every accelerator that could hold it; `level` names one."""
-    if ledger.caps is None or not workload.gpus:
-        return None
+    assert ledger.caps is not None
     nodes = uncapped(ledger, _of_any_kind(workload))
     kinds = accelerators(ledger, nodes)
     allowed = [one for one in kinds if cap_allows(ledger, workload, one)]
