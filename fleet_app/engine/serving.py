@@ -13,9 +13,8 @@ from fleet_app.engine import capping, caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import serving_nodes
-from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
+from fleet_app.engine.needs import Need, Spare, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker
@@ -27,12 +26,11 @@ HEADROOM = "immediate headroom"
 Answer = Iterator[Action | Wait]
 
 
-def step(ledger: Ledger, services: Sequence[Service], growth_gpus: int | None = None) -> Answer:
+def step(ledger: Ledger, needs: Sequence[Need]) -> Answer:
     """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short.
 
-    `growth_gpus` is how much more they may want within a start-up, None when that is not known (S7).
+    `needs` are those for whole GPUs, first to be served first.
     """
-    needs = needs_of(ledger, services, immediate_gpus(ledger.policy.headroom, growth_gpus))
     for need in needs:
         yield from _take_surplus(ledger, need)
     for need in needs:

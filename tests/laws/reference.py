@@ -512,18 +512,18 @@ def replicas_are_apart(case: Case) -> None:
     for service in case.state.services:
         for grant in service.grants:
             there[grant.node][service.name] += (service.name, grant.name) not in taken
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         there[action.node][action.service] += 1
     services, own = case.services, [one.affinity for one in case.state.services if one.affinity is not None]
     apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
     wished = {(one.service, other) for one in own for other in one.apart_from if other in services}
     apart |= {(one, other) for one, other in wished if services[one].team == services[other].team}
-    new = {(action.node, action.service) for action in case.actions(GiveGrant)}
+    new = {(action.node, action.service) for action in case.actions(GiveGrant, GiveSlice)}
     most: dict[str, int] = {}
     for one in (*case.policy.affinities, *own):
         if one.per_node is not None:
             most[one.service] = min(one.per_node, most.get(one.service, one.per_node))
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         here = +there[action.node]
         assert here[action.service] <= most.get(action.service, here[action.service]), action
         assert not any({(action.service, other), (other, action.service)} & apart for other in here), action

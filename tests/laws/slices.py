@@ -97,6 +97,8 @@ def nobody_waits_for_a_free_slice(case: Any) -> None:
         if asker.slice is None or wait.reason not in waiting:
             continue
         serving = wait.workload in case.services
+        if serving and (case.policy.affinities or any(one.affinity for one in case.state.services)):
+            continue  # where replicas may not be beside one another, room is not enough
         for name, card in sound_cards(case, serving=serving, accelerator=getattr(asker, "accelerator", None)):
             taken = [one for _, one in on[name, card.index]]
             # CPUs are as scarce as cards: only asks without any are judged.
