@@ -366,7 +366,7 @@ def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies
 
 @pytest.mark.timeout(600)
 def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
-    """The last test of this fleet: it loses its arbiter."""
+    """I11. The last test of this fleet: it loses its arbiter."""
     eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
     ray.kill(ray.get_actor("fleet-arbiter", namespace="fleet"), no_restart=True)
     url = f"{fleet.addresses['serve_url']}/"
