@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fleet_app.engine import capped, giving, mixed_reclaim, notices, reclaim, refusal, reserving
 from fleet_app.engine.eligibility import accelerators, ahead_under_caps, asker, serving_nodes, sought, uncapped
@@ -77,7 +78,8 @@ class _Case:
         if victims is None and ledger.members.parents:
             with ledger.members.as_wholes(ledger.lodgers):
                 victims = self._victims()
-            victims = None if victims is None else reclaim.fewer_members(ledger, self._test(), victims)
+            enough = partial(self._enough, Trial(ledger, seeks, self.nodes), self._short())
+            victims = None if victims is None else reclaim.fewer_members(ledger, enough, victims)
         if victims is None:
             return None
         trial = Trial(ledger, seeks, self.nodes)
@@ -86,10 +88,9 @@ class _Case:
             reclaim.placed(ledger, seeks, trial) if seeks.sought is None else mixed_reclaim.placed(ledger, seeks, trial)
         )
 
-    def _test(self) -> Callable[[Victims], bool]:
+    def _enough(self, trial: Trial, short: dict[str, int], gone: Victims) -> bool:
         """Return whether there is room, and the caps lack nothing, once some have left."""
-        trial, short = Trial(self.ledger, self.seeks, self.nodes), self._short()
-        return lambda gone: not self._without(short, gone) and trial.enough_without(gone)
+        return not self._without(short, gone) and trial.enough_without(gone)
 
     def _short(self) -> dict[str, int]:
         assert self.ledger.caps is not None
@@ -97,11 +98,14 @@ class _Case:
 
     def _victims(self) -> Victims | None:
         """Return the cheapest who leave: every set is weighed where they are few, else nobody who can be spared."""
-        enough, below = self._test(), self._below()
+        short, below = self._short(), self._below()
+        if self._without(short, below):
+            return None  # before any room is looked at: most often it is only the number
+        trial = Trial(self.ledger, self.seeks, self.nodes)
+        enough = partial(self._enough, trial, short)
         if enough(()):
             return ()
         names = {one.name for one in below}
-        trial = Trial(self.ledger, self.seeks, self.nodes)
         others = [one for one in reclaim.may_be_asked(self.ledger, self.seeks, trial) if one.name not in names]
         if len(below) + len(others) > EXACT_UP_TO:
             return self._some(below, enough)
