@@ -20,7 +20,7 @@ def tables(figures: Figures, estimate: Closed | None) -> Iterable[tuple[str, Tab
     yield "Teams (GPU-hours)", teams(figures)
     if figures.services:
         yield "Services", services(figures)
-    yield "Waits for nodes, by GPUs", waits(figures)
+    yield "Waits for nodes, by GPUs and by team", waits(figures)
     yield "Attempts cut short (GPU-hours)", interrupted(figures)
 
 
@@ -99,6 +99,10 @@ def waits(figures: Figures) -> Table:
     for one in figures.waits:
         table.add_row(one.size, *_spread(one.waited), str(one.still_waiting))
     table.add_section()
+    for team in figures.teams:
+        if team.waited.count or team.still_waiting:
+            table.add_row(plain(team.team), *_spread(team.waited), str(team.still_waiting))
+    table.add_section()
     table.add_row("given back", *_spread(figures.given_back), "")
     table.add_row("replica ready after a drain", *_spread(figures.ready_after_drain), "")
     return table
@@ -153,7 +157,8 @@ def number(value: float, unit: str, sign: str = "") -> str:
         return f"{value:{sign}.4%}"
     if unit == "s":
         return f"{value:{sign},.1f} s"
-    return f"{value:{sign},.0f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
+    digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0
+    return f"{value:{sign},.{digits}f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
 
 
 def share(part: float, whole_: float) -> str:

@@ -183,7 +183,7 @@ def _put(workloads: list[Workload], one: Workload, sign: int) -> None:
 class Following(Ledger):
     """A ledger that begins with what the books have, in place of entering every fact."""
 
-    def __init__(self, books: Books, now: float, waiting: Iterable[Workload], *, alike: bool = False) -> None:
+    def __init__(self, books: Books, now: float, waiting: Iterable[Workload], *, alike: bool) -> None:
         """Take a copy; what is leaving is counted as of now. What a ledger finds out is shared.
 
         `alike` is whether nothing will be different from other ledgers in who may use which nodes.

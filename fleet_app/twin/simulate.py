@@ -38,7 +38,8 @@ def about(loaded: Loaded) -> About:
     """Return what a run's records do not say."""
     scenario = loaded.scenario
     return About(
-        name=loaded.file.name,
+        name=loaded.name,
+        began_at=scenario.begins_at,
         lasted_s=loaded.lasts_s,
         gpus=sum(node.capacity.gpus for node in scenario.nodes),
         price_per_gpu_hour=_price(loaded),
@@ -48,7 +49,7 @@ def about(loaded: Loaded) -> About:
 
 def estimate(loaded: Loaded) -> Closed | None:
     """Return what lending brings by arithmetic, over the time of the run, where the file says what that rests on."""
-    given = loaded.file.estimate
+    given = loaded.estimate
     if given is None:
         return None
     assumed = Assumed(

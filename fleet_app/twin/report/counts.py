@@ -39,6 +39,8 @@ class TeamCount:
     reclaimed: int = 0
     asked: int = 0
     breaks: int = 0
+    waits: list[float] = field(default_factory=list)
+    still: int = 0
 
     def figures(self, name: str, price: float) -> TeamUse:
         """Return it in numbers."""
@@ -56,6 +58,8 @@ class TeamCount:
             breaks=self.breaks,
             own_money=self.own / HOUR_S * price,
             borrowed_money=self.borrowed / HOUR_S * price,
+            waited=spread(self.waits),
+            still_waiting=self.still,
         )
 
 

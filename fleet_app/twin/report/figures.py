@@ -42,7 +42,7 @@ class TeamUse:
 
     `useful` is what its gangs and jobs computed and did not lose. `reclaimed_gpus` counts GPUs that others were asked
     to give back for it, `asked` how often its own workloads were asked to leave, `breaks` how often one did not in
-    time.
+    time. `waited` is how long its workloads waited each time, `still_waiting` how many wait at the end.
     """
 
     team: str
@@ -58,6 +58,8 @@ class TeamUse:
     breaks: int
     own_money: float
     borrowed_money: float
+    waited: Spread
+    still_waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

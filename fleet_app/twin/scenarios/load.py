@@ -27,7 +27,7 @@ from fleet_app.twin.scenarios import demand as demands
 from fleet_app.twin.scenarios.demand import Points
 from fleet_app.twin.scenarios.histories import Drawn
 from fleet_app.twin.scenarios.inputs import Inputs
-from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Machines, ScenarioFile, Trace, Work
+from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Estimate, Machines, ScenarioFile, Trace, Work
 from fleet_app.twin.scenarios.sources import Azure, History
 from fleet_app.twin.scenarios.streams import Streams, spread
 from fleet_app.twin.work import Asked, Faults, Scenario, Traffic
@@ -41,12 +41,14 @@ Changes = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A scenario as it was written, the policy with all changes, what the twin runs, and what its histories said."""
+    """What the twin runs, its name, the policy with all changes, what an estimate rests on, and what was read."""
 
-    file: ScenarioFile
+    name: str
+    about: str
     policy: PolicyFile
     scenario: Scenario
     lasts_s: float
+    estimate: Estimate | None
     read: tuple[str, ...] = ()
 
 
@@ -69,16 +71,24 @@ def load(
         document.refuse(from_pydantic(error, ScenarioFile))
         raise  # not reached: pydantic never reports an error without details
     used = policy or path.parent / file.policy
-    changed = _changed(used, {**(file.changes if policy is None else {}), **(changes or {})})
+    changed = changed_policy(used, {**(file.changes if policy is None else {}), **(changes or {})})
     document.refuse(list(_problems(file, changed)))
     lasts_s = file.lasts if until is None else until
     inputs = Inputs(path.parent, strict=file.malformed == "refuse")
     scenario = _scenario(file, changed, inputs, (lasts_s, file.seed if seed is None else seed))
-    return Loaded(file=file, policy=changed, scenario=scenario, lasts_s=lasts_s, read=inputs.sentences())
+    return Loaded(
+        name=file.name,
+        about=file.about,
+        policy=changed,
+        scenario=scenario,
+        lasts_s=lasts_s,
+        estimate=file.estimate,
+        read=inputs.sentences(),
+    )
 
 
-def _changed(path: Path, changes: Changes) -> PolicyFile:
-    """Return a policy with other values at some of its paths."""
+def changed_policy(path: Path, changes: Changes) -> PolicyFile:
+    """Return a policy with other values at some of its paths. Raises RequestError with every problem, one a line."""
     values = read_document(path).values
     for dotted, value in changes.items():
         *above, last = dotted.split(".")
@@ -106,6 +116,8 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
         if priority not in policy.classes:
             fix = closest(priority, policy.classes)
             yield Problem(path=(*path, "priority"), what=f"no class is called {priority!r}", fix=fix)
+    if file.commits is not None:
+        yield from _commits(file.commits, policy)
     for number, work in enumerate(file.work):
         yield from _problems_of(work, ("work", number), known)
     for kind, names in (("demand", [one.name for one in file.demand]), ("work", [one.name for one in file.work])):
@@ -116,6 +128,16 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
     if levels != given:
         what = f"has {given} numbers for {levels} topology levels"
         yield Problem(path=("fleet", "per_domain"), what=what, fix="Give one a level, outermost first")
+
+
+def _commits(name: str, policy: PolicyFile) -> Iterable[Problem]:
+    rules = policy.classes.get(name)
+    if rules is None:
+        fix = closest(name, policy.classes)
+        yield Problem(path=("commits",), what=f"no class is called {name!r}", fix=fix)
+    elif rules.yields:
+        what = f"is {name!r}, which yields, so that nothing is committed at it"
+        yield Problem(path=("commits",), what=what, fix="Name a class that does not yield")
 
 
 def _problems_of(work: Work, path: Where, known: set[str]) -> Iterable[Problem]:
@@ -166,6 +188,7 @@ def _scenario(file: ScenarioFile, policy: PolicyFile, inputs: Inputs, when: tupl
         ends_at=lasts_s,
         seed=seed,
         span_s=file.span,
+        commits_at=None if file.commits is None else values[file.commits],
     )
 
 
@@ -195,6 +218,7 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
         busy=demand.busy,
         keeps_s=demand.keeps,
         start_s=spread(demand.start),
+        stops_s=demand.stops,
         objective_s=demand.objective,
     )
 

@@ -107,9 +107,12 @@ def test_what_requests_meet_in_an_empty_fleet_is_not_counted():
     assert chat.requests == 100.0
 
 
+TENTH_S = 720.0
+
+
 def test_replicas_that_were_wanted_in_an_empty_fleet_are_not_counted():
     ready = [
-        ReplicaReady(at=at, service="chat", gpus=2, waited_s=60.0, drained=True) for at in (SETTLES_S, SETTLES_S + 60.0)
+        ReplicaReady(at=at, service="chat", gpus=2, waited_s=60.0, drained=True) for at in (TENTH_S, TENTH_S + 60.0)
     ]
     found = told(*ready)
     assert found.services[0].ready.count == 1
@@ -121,7 +124,7 @@ def test_headroom_is_what_is_idle_or_kept_on_serving_s_nodes():
         span(total=36_000.0, idle=7200.0, held=10_800.0, allocated=18_000.0, lent=3600.0),
         span(NodeClass.TRAINING, total=36_000.0, idle=36_000.0),
     ]
-    found = moment(spans, QueueSample(at=3600.0, waiting=2, waiting_gpus=16, running=1))
+    found = moment(spans, QueueSample(at=3600.0, waiting=2, waiting_gpus=16, running=1), 0.0)
     assert (found.headroom_gpus, found.serving_gpus, found.lent_gpus) == (5.0, 4.0, 1.0)
     assert (found.idle_gpus, found.waiting_gpus, found.stranded_share) == (12.0, 16, 0.1)
 
