@@ -1,4 +1,4 @@
-"""A day of the shared fleet on real shapes: what is lent comes back in time, beside the same fleet without lending (S1)."""
+"""A day of the shared fleet on real shapes, and of the same without lending: what is lent comes back in time (S1)."""
 
 from __future__ import annotations
 
