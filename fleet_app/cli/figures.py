@@ -8,6 +8,7 @@ from rich.table import Table
 
 from fleet_app.cli.show import duration, plain
 from fleet_app.cli.tables import empty
+from fleet_app.twin.report import cells
 from fleet_app.twin.report.closed import Closed
 from fleet_app.twin.report.compare import Row, whole
 from fleet_app.twin.report.figures import Figures, Spread
@@ -16,12 +17,18 @@ from fleet_app.twin.report.figures import Figures, Spread
 def tables(figures: Figures, estimate: Closed | None) -> Iterable[tuple[str, Table]]:
     """Yield every table of a run, with what it is about."""
     yield "What serving's GPUs came to", money(figures, estimate)
-    yield "Classes of nodes (GPU-hours)", classes(figures)
+    yield "Classes of nodes (GPU-hours)", of_cells(cells.classes(figures))
     yield "Teams (GPU-hours)", teams(figures)
     if figures.services:
         yield "Services", services(figures)
     yield "Waits for nodes, by GPUs and by team", waits(figures)
-    yield "Attempts cut short (GPU-hours)", interrupted(figures)
+    yield "Attempts cut short (GPU-hours)", of_cells(cells.interrupted(figures))
+    if figures.moments:
+        yield "Over time: stranded, waited for, free", of_cells(cells.over_time(figures))
+    if figures.foresight.looks:
+        yield "Demand foreseen, and kept free for", of_cells(cells.foresight(figures))
+    if figures.effort.known:
+        yield "What the hours were used for", of_cells(cells.effort(figures))
 
 
 def money(figures: Figures, estimate: Closed | None) -> Table:
@@ -40,20 +47,6 @@ def money(figures: Figures, estimate: Closed | None) -> Table:
     for what, amount, estimated in rows:
         beside = [] if estimate is None else ["-" if estimated is None else f"{estimated:,.0f}"]
         table.add_row(what, f"{amount:,.0f}", share(amount, one.total), *beside)
-    return table
-
-
-def classes(figures: Figures) -> Table:
-    """Return what each class of nodes did."""
-    table = empty("CLASS", "TOTAL", "ALLOCATED", "LENT", "DRAINING", "HELD", "IDLE", "DOWN", "STRANDED")
-    for one in figures.classes:
-        parts = (one.allocated_gpu_h, one.lent_gpu_h, one.draining_gpu_h, one.held_gpu_h, one.idle_gpu_h)
-        table.add_row(
-            one.node_class,
-            f"{one.total_gpu_h:,.0f}",
-            *(f"{part:,.0f}" for part in (*parts, one.down_gpu_h)),
-            f"{one.stranded_share:.2%}",
-        )
     return table
 
 
@@ -107,12 +100,12 @@ def waits(figures: Figures) -> Table:
     return table
 
 
-def interrupted(figures: Figures) -> Table:
-    """Return what it cost that attempts were cut short, by cause."""
-    table = empty("CAUSE", "TIMES", "LOST", "LEAVING", "RESTARTING")
-    for one in figures.interrupted:
-        parts = (one.lost_gpu_h, one.leaving_gpu_h, one.restarting_gpu_h)
-        table.add_row(one.cause, f"{one.count:,}", *(f"{part:,.1f}" for part in parts))
+def of_cells(rows: cells.Rows) -> Table:
+    """Return rows of text as a table."""
+    head, body = rows
+    table = empty(*(heading.upper() for heading in head))
+    for row in body:
+        table.add_row(*map(plain, row))
     return table
 
 

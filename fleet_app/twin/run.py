@@ -53,7 +53,8 @@ class Run:
         for number, asked in enumerate(world.scenario.bookings):
             world.agenda.put(asked.at, What.BOOKING_ASKED, str(number))
         world.agenda.put(world.now + world.scenario.span_s, What.SPAN_ENDS, "")
-        if world.scenario.traffic and world.policy.headroom.quantile is not None:
+        headroom = world.policy.headroom
+        if world.scenario.traffic and (headroom.quantile is not None or headroom.immediate_gpus):
             world.agenda.put(world.now, What.SAMPLED, "")
         world.agenda.put(world.now, What.DUE, "")
         self.take_next()

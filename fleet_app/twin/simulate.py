@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fleet_app.twin.report.closed import Assumed, Closed, closed
-from fleet_app.twin.report.counts import HOUR_S
+from fleet_app.twin.report.effort import HOUR_S
 from fleet_app.twin.report.figures import Figures
 from fleet_app.twin.report.tally import About, Tally
 from fleet_app.twin.run import Progress, run
@@ -44,6 +44,13 @@ def about(loaded: Loaded) -> About:
         gpus=sum(node.capacity.gpus for node in scenario.nodes),
         price_per_gpu_hour=_price(loaded),
         team_of_service={one.service.name: one.service.team for one in scenario.traffic},
+        class_of_node={node.name: node.node_class for node in scenario.nodes},
+        effort_of_service={
+            one.service.name: (one.sm_active, one.tflop_a_request)
+            for one in scenario.traffic
+            if one.sm_active is not None or one.tflop_a_request is not None
+        },
+        peak_tflops=loaded.peak_tflops,
     )
 
 

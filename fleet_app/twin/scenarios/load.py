@@ -44,6 +44,7 @@ class Loaded:
     scenario: Scenario
     lasts_s: float
     estimate: Estimate | None
+    peak_tflops: float | None = None
 
 
 def load(
@@ -75,6 +76,7 @@ def load(
         scenario=_scenario(file, changed, path.parent, (lasts_s, file.seed if seed is None else seed)),
         lasts_s=lasts_s,
         estimate=file.estimate,
+        peak_tflops=file.fleet.machine.peak_tflops,
     )
 
 
@@ -172,6 +174,8 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
         keeps_s=demand.keeps,
         start_s=spread(demand.start),
         stops_s=demand.stops,
+        sm_active=demand.sm_active,
+        tflop_a_request=demand.tflop_a_request,
         objective_s=demand.objective,
     )
 

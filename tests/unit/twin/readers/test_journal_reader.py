@@ -19,7 +19,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
 from fleet_app.twin.readers.journal import FORGOTTEN, NOBODYS, UNSTARTED, past, wanted
 from fleet_app.twin.work import Known
-from tests.builders import gang, node, shape
+from tests.builders import gang, node, shape, used
 
 ENDED = {"a": Phase.SUCCEEDED, "b": Phase.FAILED, "c": Phase.RUNNING, "d": Phase.STOPPED, "e": Phase.QUEUED}
 
@@ -59,7 +59,8 @@ def path(tmp_path):
     for minute, gpus in ((1, 4), (2, 4), (3, 6)):
         book.wanted.put(f"{minute:012d}", gpus)
     kept = Journal(tmp_path / "journal.db")
-    state = FleetState(nodes=(node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1))))
+    nodes = (node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1)))
+    state = FleetState(nodes=nodes, usage=(used("c", 70), used("chat", 40)))
     kept.commit(book, Snapshot(at=160.0, state=state, plan=Plan()))
     kept.close()
     return tmp_path / "journal.db"
@@ -122,6 +123,12 @@ def test_a_service_wants_what_it_wanted_when_it_did(path):
     )
     assert one.rates == ((10.0, 2.0), (15.0, 3.0), (130.0, 1.0))
     assert (one.start_s.median_s, one.stops_s, one.objective_s) == (2.0, 4.0, None)
+
+
+def test_who_is_measured_at_the_end_computes_as_much_all_the_time(path):
+    known = past(path)
+    assert {one.workload.name: one.sm_active for one in known.jobs} == {"a": None, "b": None, "c": 0.7, "e": None}
+    assert [one.sm_active for one in known.traffic] == [0.4]
 
 
 def test_changes_of_the_policy_are_counted(path):

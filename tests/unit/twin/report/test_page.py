@@ -22,8 +22,8 @@ def outside(text: str) -> list[str]:
 def test_a_page_needs_nothing_else_and_shows_every_chart():
     text = page.of_run(drained(), "an hour", None)
     assert outside(text) == []
-    assert text.count('class="plotly-graph-div"') == 7
-    assert "In 0 days" in text
+    assert text.count('class="plotly-graph-div"') == 8
+    assert "In 1.0 hours" in text
 
 
 def test_names_of_others_are_text_on_a_page():
@@ -35,7 +35,7 @@ def test_names_of_others_are_text_on_a_page():
 def test_two_runs_are_compared_and_both_shown():
     before, after = replace(drained(), name="old"), replace(lending(), name="new")
     text = page.of_two(before, after, compare(before, after))
-    assert text.count('class="plotly-graph-div"') == 14
+    assert text.count('class="plotly-graph-div"') == 15
     assert "What changed, and for whom" in text
 
 
