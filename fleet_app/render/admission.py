@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import names
+from fleet_app.render.account import account
 from fleet_app.render.budgets import budgets
 from fleet_app.render.guards import Guard, Named
 from fleet_app.render.held import held
@@ -41,6 +42,7 @@ def guards(site: Site, policy: PolicyFile) -> tuple[Guard, ...]:
         *held(site),
         strangers(site, policy),
         preemptors(policy),
+        *account(site),
     )
 
 

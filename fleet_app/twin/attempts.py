@@ -69,7 +69,9 @@ def admitted(world: World, one: Workload, nodes: tuple[str, ...], card: int | No
 
 def _start_s(job: Job, attempt: int) -> float:
     known_s = job.of(attempt).start_s if job.known else None
-    return job.start_s if known_s is None else known_s
+    if known_s is not None:
+        return known_s
+    return job.start_s + job.resume_s if attempt > 1 else job.start_s
 
 
 def started(world: World, name: str) -> None:

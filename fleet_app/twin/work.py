@@ -30,7 +30,8 @@ class Job:
     """A workload as it is submitted, and how it behaves once it runs.
 
     `run_s` is its work, in seconds with all of its bundles; an elastic one with half of them takes twice as long.
-    `start_s` passes from its admission until its ranks run, beside what has to be pulled. It saves its work every
+    `start_s` passes from its admission until its ranks run, beside what has to be pulled, and `resume_s` more where it
+    ran before. It saves its work every
     `save_every_s` seconds, only when it is asked to leave where that is None, and takes `leaves` to save and exit
     after a notice, working on until it has saved `saves_s` after it, or until it exits where that is None. It saves
     whole steps of `step_s` seconds; what there is of another is lost with the attempt. With 0 it saves all. One that
@@ -42,6 +43,7 @@ class Job:
     workload: Workload
     run_s: float
     start_s: float = 0.0
+    resume_s: float = 0.0
     save_every_s: float | None = None
     leaves: Spread = field(default_factory=Spread)
     saves_s: float | None = None
@@ -115,6 +117,7 @@ class Scenario:
     `jobs` come first submitted first, and can be gone through again. It begins at `begins_at` and ends at `ends_at`,
     or where that is None once all work has ended. `dies_s` is how long processes take to be gone after a kill.
     A record of who had how much is told every `span_s` seconds; forecasts rest on a sample of demand every `sample_s`.
+    With `commits_at` each team commits, at that priority, what waits first in it and fits inside its nominal.
     """
 
     policy: Policy
@@ -129,3 +132,4 @@ class Scenario:
     dies_s: float = 0.25
     span_s: float = 3600.0
     sample_s: float = 600.0
+    commits_at: int | None = None

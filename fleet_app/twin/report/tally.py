@@ -234,6 +234,7 @@ class Tally:
         service.requests += one.requests
         service.late += one.late
         service.short_gpu_s += max(0, one.wanted - one.granted) * one.replica_gpus * seconds
+        service.overdue_gpu_s += one.overdue_s * one.replica_gpus
         known = self._about.effort_of_service.get(one.service)
         if known is not None:
             sm_active, tflop = known[0], None if known[1] is None else known[1] * one.requests

@@ -83,6 +83,7 @@ FAILING = {
     "nodes": "Ignore",  # node controllers must get through
     "strangers": "Ignore",  # it looks at everybody's pods
     "preemptors": "Ignore",  # so does it
+    "account-nodes": "Fail",  # it looks at one account's requests alone
 }
 
 
