@@ -22,7 +22,7 @@ from fleet_app.twin.world import Serving, World
 Progress = Callable[[float, int], None]
 """Told now and then: the moment that the run has come to, and how many events there were."""
 
-TOLD_EVERY = 2_000
+TOLD_EVERY = 100
 """After how many events progress is told."""
 
 QUIET = frozenset({What.SAVED, What.SPAN_ENDS, What.DEMANDED, What.SAMPLED, What.READY})

@@ -41,6 +41,7 @@ from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
 from fleet_app.twin.report.foresight import ForesightCount
 from fleet_app.twin.report.moments import label, moment, size_of
 from fleet_app.twin.report.spread import curve, spread
+from fleet_app.twin.report.told import Told
 
 SETTLES_S = 1800.0
 """A run begins with an empty fleet: what requests and replicas meet before this, or its tenth part, does not count."""
@@ -294,6 +295,45 @@ class Tally:
         if self._spans and self._spans[0].at > self._spans[0].began_at:
             self._moments.append(moment(self._spans, one, self._about.began_at))
         self._spans = []
+
+    # What was told, to go on from another day.
+
+    @property
+    def so_far(self) -> Told:
+        """Return what has been told so far."""
+        return Told(
+            here=self._here,
+            teams=dict(self._teams),
+            classes=self._classes,
+            services=dict(self._services),
+            waits=dict(self._waits),
+            still=dict(self._still),
+            cuts=dict(self._cuts),
+            tax_gpu_s=self._tax_gpu_s,
+            given_back=self._given_back,
+            after_drain=self._after_drain,
+            outcomes=dict(self._outcomes),
+            spans=self._spans,
+            moments=self._moments,
+            bars=dict(self._bars),
+            happened=dict(self._happened),
+            effort=self._effort,
+            foresight=self._foresight,
+        )
+
+    def go_on(self, told: Told) -> None:
+        """Go on from what was told before."""
+        self._here, self._classes = dict(told.here), dict(told.classes)
+        self._teams = defaultdict(TeamCount, told.teams)
+        self._services = defaultdict(ServiceCount, told.services)
+        self._waits = defaultdict(list, told.waits)
+        self._cuts = defaultdict(Cut, told.cuts)
+        self._bars = defaultdict(list, told.bars)
+        self._still, self._outcomes = Counter(told.still), Counter(told.outcomes)
+        self._happened, self._tax_gpu_s = Counter(told.happened), told.tax_gpu_s
+        self._given_back, self._after_drain = list(told.given_back), list(told.after_drain)
+        self._spans, self._moments = list(told.spans), list(told.moments)
+        self._effort, self._foresight = told.effort, told.foresight
 
     # What it comes to.
 
