@@ -10,7 +10,7 @@ from fleet_app.cli.show import duration, plain
 from fleet_app.cli.tables import empty
 from fleet_app.twin.report import cells
 from fleet_app.twin.report.closed import Closed
-from fleet_app.twin.report.compare import Row, whole
+from fleet_app.twin.report.compare import whole
 from fleet_app.twin.report.figures import Figures, Spread
 
 
@@ -110,24 +110,6 @@ def of_cells(rows: cells.Rows) -> Table:
     return table
 
 
-def compared(rows: Iterable[Row], names: tuple[str, str]) -> Table:
-    """Return two runs side by side: the fleet's numbers, and of everybody's those that changed."""
-    table = empty("WHAT", "WHOSE", *(plain(name).upper() for name in names), "CHANGE", "")
-    for row in rows:
-        if row.whose and not row.changed:
-            continue
-        change = row.after - row.before
-        relative = f"{change / row.before:+.1%}" if row.before else ""
-        table.add_row(
-            row.what,
-            plain(row.whose) or "fleet",
-            *(number(value, row.unit) for value in (row.before, row.after)),
-            number(change, row.unit, sign="+"),
-            relative,
-        )
-    return table
-
-
 def swept(key: str, runs: Sequence[tuple[object, Figures]]) -> Table:
     """Return the numbers of one run for each value of a parameter."""
     head, rows = swept_cells(key, runs)
@@ -140,18 +122,8 @@ def swept(key: str, runs: Sequence[tuple[object, Figures]]) -> Table:
 def swept_cells(key: str, runs: Sequence[tuple[object, Figures]]) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows of a sweep."""
     found = [whole(figures) for _, figures in runs]
-    rows = [[what, *(number(one[what, unit], unit) for one in found)] for what, unit in found[0]]
+    rows = [[what, *(cells.number(one[what, unit], unit) for one in found)] for what, unit in found[0]]
     return [key, *(str(value) for value, _ in runs)], rows
-
-
-def number(value: float, unit: str, sign: str = "") -> str:
-    """Return a number with its unit."""
-    if unit == "share":
-        return f"{value:{sign}.4%}"
-    if unit == "s":
-        return f"{value:{sign},.1f} s"
-    digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0
-    return f"{value:{sign},.{digits}f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
 
 
 def share(part: float, whole_: float) -> str:

@@ -21,6 +21,7 @@ from fleet_app.cli.keeping import kept
 from fleet_app.cli.options import Json, seconds
 from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.policy.document import parse_document, read_document
+from fleet_app.twin.report import cells
 from fleet_app.twin.report.compare import compare, whole
 from fleet_app.twin.scenarios.load import Changes, Loaded, load
 from fleet_app.twin.simulate import Keeping, Simulated, simulate
@@ -144,7 +145,7 @@ def side_by_side(
         compared = {"compared": [asdict(row) for row in rows], "runs": dict(zip(names, map(_plain, done), strict=True))}
         show.data({**compared, **(beside or {})})
         return
-    show.stdout().print(tables.compared(rows, names))
+    show.stdout().print(tables.of_cells(cells.compared(rows, names)))
 
 
 def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_json: bool) -> None:

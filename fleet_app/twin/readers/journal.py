@@ -1,9 +1,10 @@
 """The fleet's own past, from its journal: nodes, workloads, bookings, and how many replicas its services wanted.
 
 A workload's work is how long its attempts ran until they had saved it and left, and all of it where one was cut short
-without that: the journal does not tell what had to be done again. What had not ended when the journal ends does not
-end in a run either. Nodes are those of the arbiter's last look, all of them sound: when each was away is not told. Of
-who is there then and measured, the most that its GPUs ever computed stands for all of its time.
+without that: the journal does not tell what had to be done again, nor how many members an elastic one had meanwhile.
+What had not ended when the journal ends does not end in a run either. Nodes are those of the arbiter's last look, all
+of them sound: when each was away is not told. Of who is there then and measured, the most that its GPUs ever computed
+stands for all of its time.
 """
 
 from __future__ import annotations

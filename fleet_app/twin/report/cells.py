@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fleet_app.engine.ends import spoken
+from fleet_app.twin.report.compare import Row
 from fleet_app.twin.report.figures import Effort, Figures, Spread
 from fleet_app.twin.report.spread import at_rank
 
@@ -13,6 +14,8 @@ Rows = tuple[Cells, Sequence[Cells]]
 """The headings of a table, and its rows."""
 
 UNKNOWN = "-"
+MOST_TIMES = 10.0
+"""A change of more than so many times what there was is not said in per cent."""
 
 
 def classes(figures: Figures) -> Rows:
@@ -76,6 +79,34 @@ def foresight(figures: Figures) -> Rows:
     loss = UNKNOWN if one.pinball_gpus is None else f"{one.pinball_gpus:,.2f} GPUs"
     short = (f"{one.short_gpus:,.2f} GPUs", f"{one.most_short_gpus:,} GPUs")
     return head, [(quantile, f"{one.looks:,}", *means, enough, *short, loss)] if one.looks else []
+
+
+def compared(rows: Iterable[Row], names: tuple[str, str]) -> Rows:
+    """Return two runs side by side: the fleet's numbers, and of everybody's those that changed."""
+    head = ("What", "Whose", *names, "Change", "")
+    found: list[Cells] = []
+    for row in rows:
+        if row.whose and not row.changed:
+            continue
+        change = row.after - row.before
+        numbers = (number(row.before, row.unit), number(row.after, row.unit), number(change, row.unit, sign="+"))
+        found.append((row.what, row.whose or "fleet", *numbers, _times(change, row.before)))
+    return head, found
+
+
+def number(value: float, unit: str, sign: str = "") -> str:
+    """Return a number with its unit."""
+    if unit == "share":
+        return f"{value:{sign}.4%}"
+    if unit == "s":
+        return f"{value:{sign},.1f} s"
+    digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0
+    return f"{value:{sign},.{digits}f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
+
+
+def _times(change: float, before: float) -> str:
+    """Return a change in per cent of what was; nothing where hardly anything was."""
+    return f"{change / before:+.1%}" if abs(change) <= MOST_TIMES * abs(before) and before else ""
 
 
 def _lasted(one: Spread) -> Cells:

@@ -40,18 +40,11 @@ def of_run(figures: Figures, about: str, estimate: Closed | None) -> str:
     return _page(figures.name, about, _run(figures, estimate))
 
 
-def of_two(before: Figures, after: Figures, compared: Iterable[Row]) -> str:
+def of_two(before: Figures, after: Figures, compared: Sequence[Row]) -> str:
     """Return the page about two runs: what changed and for whom, then each of them."""
-    head = ("What", "Whose", before.name, after.name, "Change")
-    rows = [
-        (row.what, row.whose or "fleet", _number(row, row.before), _number(row, row.after), _change(row))
-        for row in compared
-        if row.changed or not row.whose
-    ]
-    body = [
-        f"<p>{escape(changed_in_words(before, after))}</p>",
-        _section("What changed, and for whom", "", _table(head, rows)),
-    ]
+    names = (before.name, after.name)
+    said = f"<p>{escape(changed_in_words(compared, names))}</p>"
+    body = [said, _section("What changed, and for whom", "", _table(*cells.compared(compared, names)))]
     for figures in (before, after):
         body += [f"<h1>{escape(figures.name)}</h1>", *_run(figures, None)]
     return _page(f"{before.name} and {after.name}", "Two runs of the twin, side by side.", body)
@@ -111,16 +104,23 @@ def _run(figures: Figures, estimate: Closed | None) -> list[str]:
     ]
 
 
-def changed_in_words(before: Figures, after: Figures) -> str:
-    """Return what another run comes to beside the first, in a sentence or two."""
-    (old, new), names = (before.money, after.money), (before.name, after.name)
-    asked = [sum(one.asked for one in figures.teams) for figures in (before, after)]
-    still = [sum(one.still_waiting for one in figures.waits) for figures in (before, after)]
-    return (
-        f"{names[1]}: {new.lent:,.0f} came of GPUs that would have been idle, {names[0]}: {old.lent:,.0f}. "
-        f"{new.idle:,.0f} lay idle on serving's nodes, not {old.idle:,.0f}. Work was asked to leave {asked[1]:,} "
-        f"times, not {asked[0]:,}, and at the end {still[1]:,} wait, not {still[0]:,}."
-    )
+IN_WORDS = {
+    "lent and useful": "idle GPUs put to use are worth {} instead of {}",
+    "idle": "serving's GPUs worth {} instead of {} lie idle",
+    "GPUs short": "services lack {} instead of {}",
+    "asked to leave": "work is asked to leave {} times instead of {}",
+    "still wait": "{} workloads instead of {} wait at the end",
+}
+
+
+def changed_in_words(compared: Iterable[Row], names: tuple[str, str]) -> str:
+    """Return what another run comes to beside the first, in a sentence."""
+    parts = [
+        IN_WORDS[row.what].format(cells.number(row.after, row.unit), cells.number(row.before, row.unit))
+        for row in compared
+        if not row.whose and row.changed and row.what in IN_WORDS
+    ]
+    return f"{names[1]} beside {names[0]}: {'; '.join(parts) or 'nothing changed for the fleet as a whole'}."
 
 
 def _returned(figures: Figures) -> Iterator[str]:
@@ -273,16 +273,6 @@ def _list(items: Iterable[str]) -> str:
 
 def _share(part: float, whole: float) -> str:
     return f"{part / whole:.1%}" if whole else "none"
-
-
-def _number(row: Row, value: float) -> str:
-    if row.unit == "share":
-        return f"{value:.4%}"
-    return f"{value:,.0f}" + ("" if row.unit == "money" else f" {row.unit}")
-
-
-def _change(row: Row) -> str:
-    return f"{(row.after - row.before) / row.before:+.1%}" if row.before else f"{row.after - row.before:+,.0f}"
 
 
 def _page(title: str, about: str, body: Iterable[str]) -> str:
