@@ -88,6 +88,19 @@ def saved(path: Path) -> Saved:
     return codec.load(Saved, text)
 
 
+def begun(path: Path) -> Saved | None:
+    """Return what was written, None where nothing is; raises as `saved` does."""
+    return saved(path) if path.exists() else None
+
+
+def forget(path: Path) -> None:
+    """Let a run that is over have no file. Raises FaultError when it cannot be removed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FaultError(f"cannot be removed: {error}", where=str(path), fix="Remove it: the run is over") from error
+
+
 def go_on(path: Path, scenario: Scenario, tell: Callable[[Record], None]) -> Run:
     """Return the run that was written, to be continued. Raises RequestError when it is another scenario's."""
     return continued(saved(path).run, scenario, tell)

@@ -12,7 +12,7 @@ from fleet_app.twin.report.effort import HOUR_S
 from fleet_app.twin.report.figures import Figures
 from fleet_app.twin.report.tally import About, Tally
 from fleet_app.twin.run import Progress, Run
-from fleet_app.twin.saved import continued, save, saved
+from fleet_app.twin.saved import begun, continued, forget, save
 from fleet_app.twin.scenarios.load import Loaded
 
 NO_PRICE = "the policy has no price: money is counted in GPU-hours"
@@ -60,7 +60,7 @@ def simulate(loaded: Loaded, progress: Progress | None = None, keeping: Keeping 
     one.go(progress=_kept(one, tally, progress, keeping))
     one.finish()
     if keeping is not None:
-        keeping.path.unlink(missing_ok=True)
+        forget(keeping.path)
     figures = tally.figures()
     unpriced = () if loaded.policy.accounting.price_per_gpu_hour else (NO_PRICE,)
     figures = replace(figures, notes=(*loaded.read, *figures.notes, *unpriced))
@@ -68,11 +68,11 @@ def simulate(loaded: Loaded, progress: Progress | None = None, keeping: Keeping 
 
 
 def _begun(loaded: Loaded, tally: Tally, keeping: Keeping | None) -> Run:
-    if keeping is None or not keeping.path.exists():
+    before = None if keeping is None else begun(keeping.path)
+    if before is None:
         one = Run(loaded.scenario, tally.tell)
         one.begin()
         return one
-    before = saved(keeping.path)
     if before.told is not None:
         tally.go_on(before.told)
     return continued(before.run, loaded.scenario, tally.tell)
