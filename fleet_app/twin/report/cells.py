@@ -63,7 +63,7 @@ def over_time(figures: Figures) -> Rows:
 
 def effort(figures: Figures) -> Rows:
     """Return what GPU-hours were used for, of those of whom it is known."""
-    head = ("Of whom", "Measured", "Computing", "Stated", "MFU", "10^18 FLOPs", "Money for 10^18")
+    head = ("Of whom", "Measured", "Computing", "FLOPs stated", "MFU", "10^18 FLOPs", "Money for 10^18")
     known = [("fleet", figures.effort), *((f"{one.node_class} nodes", one.effort) for one in figures.classes)]
     known += [(one.team, one.effort) for one in figures.teams]
     return head, [(whose, *_effort(one)) for whose, one in known if one.known]
