@@ -51,6 +51,13 @@ def test_things_are_called_as_everybody_expects(render):
         assert {"name": "home", "mountPath": names.HOME} in container["volumeMounts"]
 
 
+def test_kuberay_finds_the_gateway_s_token_under_the_key_that_it_looks_for(render):
+    """`auth_token`, of ray-operator's RAY_AUTH_TOKEN_SECRET_KEY."""
+    data = named(render(), "Secret", names.token_secret(RELEASE))["data"]
+    assert data.keys() == {"token", "auth_token"}
+    assert data["token"] == data["auth_token"]
+
+
 def test_the_attendant_is_told_what_is_mounted(render):
     from fleet_app.adapters.attend import _parser
 
