@@ -78,7 +78,7 @@ def teams(figures: Figures) -> Table:
 
 def services(figures: Figures) -> Table:
     """Return what each service's requests and replicas met."""
-    table = empty("SERVICE", "MEAN GPUS", "PEAK", "REQUESTS", "LATE", "SHORT", "READY p50", "p99", "LONGEST")
+    table = empty("SERVICE", "MEAN GPUS", "PEAK", "REQUESTS", "LATE", "SHORT", "OVERDUE", "READY p50", "p99", "LONGEST")
     for one in figures.services:
         table.add_row(
             plain(one.service),
@@ -87,6 +87,7 @@ def services(figures: Figures) -> Table:
             f"{one.requests:,.0f}",
             f"{one.late / one.requests if one.requests else 0.0:.3%}",
             f"{one.short_gpu_min:,.0f} GPU-min",
+            f"{one.overdue_gpu_min:,.1f} GPU-min",
             *(duration(seconds) for seconds in (one.ready.p50_s, one.ready.p99_s, one.ready.longest_s)),
         )
     return table

@@ -126,6 +126,7 @@ def side_by_side(
     runs: tuple[Loaded, Loaded], html: Path | None, beside: Mapping[str, object] | None = None, *, as_json: bool
 ) -> None:
     """Run two that have different names, and show what changed and for whom; `beside` is told in JSON too."""
+    _hint_read(runs)
     names = (runs[0].name, runs[1].name)
     done = [run_told(loaded) for loaded in runs]
     first, second = (one.figures for one in done)
@@ -140,6 +141,7 @@ def side_by_side(
 
 
 def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_json: bool) -> None:
+    _hint_read(loaded for _, loaded in runs)
     done = [(value, run_told(loaded, f"{key}={value}").figures) for value, loaded in runs]
     if html is not None:
         _write(html, _page().of_sweep(key, done, tables.swept_cells(key, done)))
@@ -151,6 +153,12 @@ def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_
         show.data({"key": key, "runs": numbers})
         return
     show.stdout().print(tables.swept(key, done))
+
+
+def _hint_read(runs: Iterable[Loaded]) -> None:
+    """Say what was read of the histories of several runs, and what was malformed, each once."""
+    for text in dict.fromkeys(text for loaded in runs for text in loaded.read):
+        show.hint(show.plain(text))
 
 
 def run_told(loaded: Loaded, name: str | None = None) -> Simulated:

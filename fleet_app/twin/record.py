@@ -5,7 +5,8 @@ Moments (`at`, `..._at`) are seconds since the epoch, durations end in `_s`, qua
 
     Submitted   Admitted   Started   Noticed   Left   Admitted   Started ...   Ended
 
-with one `Left` for every attempt that was cut short, and `Ended` once. Beside that, at the end of every period: who had
+with one `Left` for every attempt that was cut short, and `Ended` once; `Committed` where its team asks for it as such,
+each time before it is admitted. Beside that, at the end of every period: who had
 how much in it (`ClassSpan`, `TeamSpan`), and what waited (`QueueSample`). Values only.
 """
 
@@ -30,6 +31,16 @@ class Submitted:
     gpus: int
     bundles: int
     run_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A workload that waits fits inside its team's nominal, and asks for that from now on."""
+
+    at: float
+    workload: str
+    team: str
+    gpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +193,8 @@ class ServiceSpan:
     """A service from `began_at` to `at`, between two changes: what it had and what its requests met.
 
     `wanted` replicas were asked for, `granted` had a place, `ready` answered. `late` of its `requests` waited longer
-    for a replica than the service's objective (queueing, M/M/c: see `queueing`).
+    for a replica than the service's objective (queueing, M/M/c: see `queueing`). `overdue_s` is how long in all
+    replicas had no place by when the drain contract says that there is one.
     """
 
     began_at: float
@@ -194,6 +206,7 @@ class ServiceSpan:
     ready: int
     requests: float
     late: float
+    overdue_s: float = 0.0
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -305,6 +318,7 @@ class QueueSample:
 
 Record = (
     Submitted
+    | Committed
     | Admitted
     | Started
     | Noticed

@@ -18,6 +18,8 @@ from fleet_app.twin.queueing import late_share, replicas_for
 from fleet_app.twin.record import ReplicaReady, ServiceSpan
 from fleet_app.twin.world import Serving, World
 
+GONE_S = 5.0
+"""Within so long after the grace all that was asked to leave is gone, whether it saved its work or was killed."""
 KEPT_S = 3 * WEEK_S
 """For how long samples of demand are kept: every hour of the week was seen twice."""
 
@@ -79,13 +81,30 @@ def _follow(world: World, serving: Serving) -> None:
 
 
 def _ended(world: World, serving: Serving, service: Service) -> Service:
-    """Let the replica end that came last, those that do not answer yet first."""
+    """Let the replica end that came last, those that do not answer yet first; it may be there for a moment more."""
     name = min(reversed(serving.ready), key=lambda one: serving.ready[one])
     _forget(serving, name)
+    if serving.traffic.stops_s > 0.0:
+        world.agenda.put(world.now + serving.traffic.stops_s, What.VACATED, f"{service.name}/{name}")
+        return service
+    return _idle(world, service, name)
+
+
+def _idle(world: World, service: Service, name: str) -> Service:
+    """Let a grant have nobody in it any more."""
     grants = (replace(one, occupied=False) if one.name == name else one for one in service.grants)
     new = replace(service, grants=tuple(grants))
     world.fleet.put_service(new)
     return new
+
+
+def vacated(world: World, which: str) -> None:
+    """Let the last process of a replica that ended be gone; another may start in its place."""
+    name, _, grant = which.rpartition("/")
+    serving, service = world.serving[name], world.fleet.services[name]
+    if grant not in serving.ready:
+        settle(world, serving)
+        _entered(world, serving, _idle(world, service, grant))
 
 
 def _forget(serving: Serving, name: str) -> None:
@@ -200,6 +219,18 @@ def settle(world: World, serving: Serving) -> None:
             ready=answering,
             requests=requests,
             late=requests * share,
+            overdue_s=_overdue_s(serving, world.policy.drain.grace_s + GONE_S, world.now),
         )
     )
     serving.began_at = world.now
+
+
+def _overdue_s(serving: Serving, within_s: float, now: float) -> float:
+    """Return for how long in this span replicas were missing that should have had a place by then."""
+    found = 0.0
+    for since in serving.missing:  # those that are missing for longest come first
+        over_s = now - max(serving.began_at, since + within_s)
+        if over_s <= 0.0:
+            break
+        found += over_s
+    return found

@@ -120,7 +120,14 @@ def continued(before: Standing, scenario: Scenario, tell: Callable[[Record], Non
 def fingerprint(scenario: Scenario) -> str:
     """Return what tells scenarios apart, but for their jobs."""
     parts = (scenario.policy, scenario.nodes, scenario.traffic, scenario.bookings, scenario.faults)
-    moments = (scenario.begins_at, scenario.ends_at, scenario.seed, scenario.dies_s, scenario.span_s)
+    moments = (
+        scenario.begins_at,
+        scenario.ends_at,
+        scenario.seed,
+        scenario.dies_s,
+        scenario.span_s,
+        scenario.commits_at,
+    )
     return sha256(repr((parts, moments)).encode()).hexdigest()
 
 

@@ -29,8 +29,8 @@ def simulate(loaded: Loaded, progress: Progress | None = None) -> Simulated:
     tally = Tally(about(loaded))
     ran = run(loaded.scenario, tally.tell, progress)
     figures = tally.figures()
-    if not loaded.policy.accounting.price_per_gpu_hour:
-        figures = replace(figures, notes=(*figures.notes, NO_PRICE))
+    unpriced = () if loaded.policy.accounting.price_per_gpu_hour else (NO_PRICE,)
+    figures = replace(figures, notes=(*loaded.read, *figures.notes, *unpriced))
     return Simulated(figures=figures, estimate=estimate(loaded), events=ran.events, decisions=ran.decisions)
 
 

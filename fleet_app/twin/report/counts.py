@@ -115,6 +115,7 @@ class ServiceCount:
     requests: float = 0.0
     late: float = 0.0
     short_gpu_s: float = 0.0
+    overdue_gpu_s: float = 0.0
     ready: list[float] = field(default_factory=list)
 
     def figures(self, name: str, team: str) -> ServiceUse:
@@ -127,6 +128,7 @@ class ServiceCount:
             requests=self.requests,
             late=self.late,
             short_gpu_min=self.short_gpu_s / 60.0,
+            overdue_gpu_min=self.overdue_gpu_s / 60.0,
             ready=spread(self.ready),
         )
 

@@ -95,7 +95,8 @@ class Interrupted:
 class ServiceUse:
     """One service: what its requests met, and how long its replicas had to be waited for.
 
-    `short_gpu_min` is GPUs that were wanted and had no place, over time.
+    `short_gpu_min` is GPUs that were wanted and had no place, over time, `overdue_gpu_min` what of it was later than
+    the drain contract allows.
     """
 
     service: str
@@ -105,6 +106,7 @@ class ServiceUse:
     requests: float
     late: float
     short_gpu_min: float
+    overdue_gpu_min: float
     ready: Spread
 
 

@@ -203,6 +203,7 @@ class Tally:
         service.requests += one.requests
         service.late += one.late
         service.short_gpu_s += max(0, one.wanted - one.granted) * one.replica_gpus * seconds
+        service.overdue_gpu_s += one.overdue_s * one.replica_gpus
 
     @tell.register
     def _(self, one: NodeLost) -> None:

@@ -20,6 +20,7 @@ from fleet_app.policy.units import (
     PositiveSeconds,
     Seconds,
 )
+from fleet_app.twin.scenarios.sources import Azure, History
 
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
@@ -88,17 +89,22 @@ class Trace(Section):
 
 
 class Spikes(Section):
-    """Sudden demand on top, up to the peak: so many a week, of so many GPUs, that rise at once and last a while."""
+    """Sudden demand on top, up to the peak: so many a week, of so many GPUs, that rise within `rises` and last a while.
+
+    Where they rise at once `rises` is 0s; else in equal parts, one a second.
+    """
 
     a_week: Annotated[float, Field(ge=0.0, le=10_000.0)]
     gpus: PositiveGpus
     lasts: PositiveSeconds
+    rises: Seconds = 0.0
 
 
 class Demand(Section):
     """One service: how many GPUs its traffic needs over time, and how its replicas behave.
 
-    A replica answers `requests_per_s` at most; as many are wanted as keep `busy` of that busy.
+    A replica answers `requests_per_s` at most; as many are wanted as keep `busy` of that busy. One that is to end has
+    its GPUs for `stops` more.
     """
 
     name: Name
@@ -106,21 +112,27 @@ class Demand(Section):
     gpus: PositiveGpus = 1
     priority: Name = "serving-production"
     floor: Count = 0
-    gpus_over_time: Annotated[Day | Trace, Field(discriminator="source")]
+    gpus_over_time: Annotated[Day | Trace | Azure, Field(discriminator="source")]
     spikes: Spikes | None = None
     requests_per_s: Annotated[float, Field(gt=0.0)] = 4.0
     slots: Positive = 16
     busy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.7
     keeps: Seconds = 300.0
     start: Lasting = Lasting()
+    stops: Seconds = 0.0
     objective: PositiveSeconds = 0.8
 
 
 class Manners(Section):
-    """How a job behaves: how long it takes to start, how often it saves, how it leaves; a share of them clings."""
+    """How a job behaves: how long it takes to start, how often it saves, how it leaves; a share of them clings.
+
+    After a notice it works on for `saves`, until it leaves where that is not said; it saves whole steps of `step`.
+    """
 
     start: Seconds = 0.0
     saves_every: PositiveSeconds | None = None
+    saves: Seconds | None = None
+    step: Seconds = 0.0
     leaves: Lasting = Lasting()
     clings: Share = 0.0
     movable: bool = False
@@ -152,7 +164,7 @@ class Coming(Section):
 
 
 class Work(Section):
-    """One stream of gangs or backfill jobs."""
+    """One stream of gangs or backfill jobs; what they ask for is in `shapes`, or in the history that they come from."""
 
     name: Name
     team: Name
@@ -162,8 +174,8 @@ class Work(Section):
     memory: Mebibytes = 64 * 1024
     within: LevelName | None = None
     grace: PositiveSeconds = 120.0
-    shapes: Annotated[tuple[Shape, ...], Field(min_length=1)]
-    arrives: Annotated[Fixed | Coming, Field(discriminator="source")]
+    shapes: tuple[Shape, ...] = ()
+    arrives: Annotated[Fixed | Coming | History, Field(discriminator="source")]
     manners: Manners = Manners()
 
 
@@ -204,7 +216,11 @@ class Estimate(Section):
 
 
 class ScenarioFile(Section):
-    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it."""
+    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it.
+
+    `commits` names the class at which teams commit what waits first in them and fits inside their nominal.
+    `malformed` is whether a line of a history that nobody can make sense of is skipped, counted and shown, or refused.
+    """
 
     version: Literal[1]
     name: Name
@@ -216,7 +232,9 @@ class ScenarioFile(Section):
     seed: Count = 0
     demand: tuple[Demand, ...] = ()
     work: tuple[Work, ...] = ()
+    commits: Name | None = None
     bookings: tuple[Booking, ...] = ()
     breaks: Breaks = Breaks()
     span: PositiveSeconds = 3600.0
+    malformed: Literal["skip", "refuse"] = "skip"
     estimate: Estimate | None = None

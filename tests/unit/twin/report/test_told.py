@@ -88,12 +88,18 @@ def service_span(began_at: float) -> ServiceSpan:
         ready=1,
         requests=100.0,
         late=7.0,
+        overdue_s=15.0,
     )
 
 
 def test_a_service_is_short_of_replicas_without_a_place_not_of_those_that_start():
     (chat,) = told(service_span(SETTLES_S)).services
     assert (chat.team, chat.short_gpu_min, chat.late, chat.peak_gpus, chat.mean_gpus) == ("web", 2.0, 7.0, 6, 4.0)
+
+
+def test_what_was_later_than_the_contract_allows_is_told_apart():
+    (chat,) = told(service_span(0.0), service_span(SETTLES_S)).services
+    assert chat.overdue_gpu_min == 0.5
 
 
 def test_what_requests_meet_in_an_empty_fleet_is_not_counted():
