@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import promql_parser
 import pytest
 import yaml
 
@@ -218,6 +219,8 @@ def test_the_dashboard_shows_what_the_gateway_exports(render):
     )
     assert {metric for expression in shown for metric in re.findall(r"fleet_[a-z_]+", expression)} == exported
     assert all(f'namespace="{NAMESPACE}"' in expression for expression in shown)
+    for expression in shown:
+        assert promql_parser.parse(expression), "Prometheus takes it"
 
 
 GOLDEN = Path(__file__).parent / "golden"
