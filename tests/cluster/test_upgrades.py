@@ -50,10 +50,11 @@ class Release:
             for group in spec["workerGroupSpecs"]
         }
 
-    def seen(self) -> bool:
-        """Return whether the operator has seen the RayCluster as it is."""
-        found = self.cluster.get("raycluster", NAME, f"--namespace={self.namespace}")
-        return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+    def operate(self) -> None:
+        """Wait until the operator has gone by what the RayCluster says now: it makes a pod of serving's anew."""
+        (old,) = self.workers("serving-s1-l1")
+        self.delete(old)
+        self.cluster.wait_until(lambda: self.workers("serving-s1-l1") not in ([], [old]), "a successor")
 
     def workers(self, group: str) -> list[str]:
         """Return the pods of a group, by name."""
@@ -125,15 +126,15 @@ def test_groups_that_are_to_be_smaller_lose_the_pods_that_the_arbiter_names_and_
     pools.turn()
     release.cluster.wait_until(lambda: len(release.workers("training-s1-l1")) == 3, "three of training's")
     pools.turn()  # and gives up what it owns of the RayCluster by that
-    before = release.pods()
     busy, *others = release.workers("training-s1-l1")
 
-    # An upgrade alone takes nobody away: KubeRay has seen it, and deletes no pod.
+    # An upgrade alone takes nobody away.
     release.upgrade(training=1, tag="one")
-    release.cluster.wait_until(release.seen, "KubeRay to have seen it")
+    release.operate()
     pools.turn()
     assert release.groups()["training-s1-l1"][0] == 3
-    assert release.pods() == before
+    assert release.workers("training-s1-l1") == [busy, *others]
+    before = release.pods()
 
     # The arbiter names those that are empty; one that a gang holds is never among them.
     pools.want(PoolsWish(held_pods={busy: "llm"}, leavers=(busy, *others)))
@@ -145,21 +146,16 @@ def test_groups_that_are_to_be_smaller_lose_the_pods_that_the_arbiter_names_and_
     # And none beyond what the chart says, whatever is wished.
     pools.want(PoolsWish(leavers=(busy,)))
     pools.turn()
-    release.cluster.wait_until(release.seen, "KubeRay to have seen it")
+    release.operate()
     assert (release.groups()["training-s1-l1"][0], release.workers("training-s1-l1")) == (1, [busy])
     kube.close()
 
 
 def test_after_an_upgrade_to_another_image_only_what_is_made_anew_is_of_it(release: Release) -> None:
-    (gang,), (replica,) = release.workers("training-s1-l1"), release.workers("serving-s1-l1")
-    before = release.pods()
-    (head,) = before.keys() - {gang, replica}
+    (gang,), (head,) = release.workers("training-s1-l1"), release.workers("headgroup")
     release.upgrade(training=1, tag="two")
-    release.cluster.wait_until(release.seen, "KubeRay to have seen it")
-    assert release.pods() == before
     # A worker's pod that goes: its successor is of the new image, and nobody else is touched.
-    release.delete(replica)
-    release.cluster.wait_until(lambda: len(release.pods()) == 3 and replica not in release.pods(), "a successor")
+    release.operate()
     after = release.pods()
     assert (after[gang], after[head]) == ("fleet:one", "fleet:one")
     assert sorted(after.values()) == ["fleet:one", "fleet:one", "fleet:two"]
