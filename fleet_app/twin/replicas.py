@@ -70,22 +70,21 @@ def _follow(world: World, serving: Serving) -> None:
     service = world.fleet.services[serving.traffic.service.name]
     more = service.wanted - len(serving.ready) - len(serving.missing)
     serving.missing.extend([world.now] * more)
-    for _ in range(-more):
-        if serving.missing:
-            serving.missing.pop()
-        else:
-            service = _ended(world, serving, service)
-    _entered(world, serving, service)
+    for _ in range(min(-more, len(serving.missing))):
+        serving.missing.pop()
+    surplus = len(serving.ready) - service.wanted
+    _entered(world, serving, _ended(serving, service, surplus) if surplus > 0 else service)
 
 
-def _ended(world: World, serving: Serving, service: Service) -> Service:
-    """Let the replica end that came last, those that do not answer yet first."""
-    name = min(reversed(serving.ready), key=lambda one: serving.ready[one])
-    _forget(serving, name)
-    grants = (replace(one, occupied=False) if one.name == name else one for one in service.grants)
-    new = replace(service, grants=tuple(grants))
-    world.fleet.put_service(new)
-    return new
+def _ended(serving: Serving, service: Service, count: int) -> Service:
+    """Let so many replicas end, those that came last first, and those that do not answer yet before all others."""
+    latest = list(reversed(serving.ready))
+    latest.sort(key=serving.ready.__getitem__)
+    names = set(latest[:count])
+    for name in names:
+        _forget(serving, name)
+    grants = [replace(one, occupied=False) if one.name in names else one for one in service.grants]
+    return replace(service, grants=tuple(grants))
 
 
 def _forget(serving: Serving, name: str) -> None:
@@ -94,7 +93,7 @@ def _forget(serving: Serving, name: str) -> None:
 
 
 def _entered(world: World, serving: Serving, service: Service) -> None:
-    """Let a replica start in every idle grant that one waits for."""
+    """Let a service have these grants, and a replica start in every idle one that one waits for."""
     grants = list(service.grants)
     for place, grant in enumerate(grants):
         if not serving.missing:
@@ -106,7 +105,7 @@ def _entered(world: World, serving: Serving, service: Service) -> None:
             delay_s = world.chance.seconds(serving.traffic.start_s, service.name, grant.name)
             delay_s += pull_s(world, service.artifacts, (grant.node,)) if service.artifacts else 0.0
             world.agenda.put(world.now + delay_s, What.READY, f"{service.name}/{grant.name}")
-    if tuple(grants) != service.grants:
+    if tuple(grants) != world.fleet.services[service.name].grants:
         world.fleet.put_service(replace(service, grants=tuple(grants)))
 
 
@@ -137,9 +136,7 @@ def granted(world: World, name: str, node: str, card: int | None = None) -> None
     settle(world, serving)
     world.fleet.grants_made += 1
     grant = Grant(name=f"grant-{world.fleet.grants_made:07}", node=node, card=card)
-    new = life.with_grant(service, grant)
-    world.fleet.put_service(new)
-    _entered(world, serving, new)
+    _entered(world, serving, life.with_grant(service, grant))
 
 
 def taken_back(world: World, name: str, grant: str) -> None:
