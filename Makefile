@@ -53,10 +53,11 @@ bench: $(STAMP) ## Measure; ONLY=id,id for some of it
 	python -m benchmarks $(ONLY)
 
 SAMPLE ?= 300
+EACH ?= 0
 SEED ?= 1
-mutants: $(STAMP) ## Change the engine's code in small ways: do tests notice? SAMPLE=300 or all, SEED=1, ONLY=quota,lines
+mutants: $(STAMP) ## Change the engine's code in small ways: do tests notice? SAMPLE=300 or all, EACH=20, SEED=1, ONLY=quota,lines
 	nice -n 19 uv run --quiet --python .venv/bin/python --script mutants/run.py --python $(CURDIR)/.venv/bin/python \
-		--sample '$(SAMPLE)' --seed '$(SEED)' --only '$(ONLY)'
+		--sample '$(SAMPLE)' --each '$(EACH)' --seed '$(SEED)' --only '$(ONLY)'
 
 lock: $(STAMP) ## Choose the newest versions that pyproject.toml allows
 	uv pip compile pyproject.toml --extra demo --extra dev --universal --python-version 3.11 --upgrade --quiet \

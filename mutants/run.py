@@ -15,6 +15,7 @@ import ast
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,11 +31,21 @@ from cosmic_ray.tools.filters.operators_filter import OperatorsFilter
 from cosmic_ray.work_db import use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkResult
 
-LAWS = "FLEET_LAWS=quick {python} -m pytest -x -q -p no:cacheprovider -p no:xdist tests/laws"
-LAWS_S = 300.0
+LAWS = "FLEET_LAWS=quick {python} -m pytest -x -q -p no:cacheprovider -p no:xdist -o timeout=0 tests/laws"
 CONFIG = "mutants/cosmic-ray.toml"
 LISTED = Path("docs/mutation.md")
 LEAST = 2
+
+LAWS_LONGER = 5
+"""How many times as long as the tests the laws may take."""
+
+PATIENCE = 10
+"""How many seconds may pass for one of the processor: on a busy machine a mutant is slow, which nobody noticed."""
+
+MEMORY_KIB = 8 * 1024 * 1024
+"""What a mutant may take of the memory, which others use too."""
+
+LOOPED = 128 + signal.SIGXCPU
 
 
 def main() -> int:
@@ -50,6 +61,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", default="300", help="how many mutants in all, or `all`")
+    parser.add_argument("--each", type=int, default=0, help="how many mutants of each module, whatever its share")
     parser.add_argument("--seed", default="1", help="another seed, another sample")
     parser.add_argument("--only", default="", help="modules, with commas between: their part of the sample")
     parser.add_argument("--python", required=True, help="the interpreter that has what the tests need")
@@ -77,14 +89,20 @@ def _check(options: argparse.Namespace) -> int:
         own = f"tests/unit/engine/test_{module}.py"
         first = f"{tests.split(' tests/')[0]} {own} && " if Path(own).exists() else ""
         for mutation in mutations:
-            result = mutate_and_test([mutation], f"sh -c '{first}{tests}'", config.timeout)
+            result = _tested(mutation, f"{first}{tests}", config.timeout)
             name = f"{module}.{mutation.definition_name}: {_change(result)}"
             if result.test_outcome is TestOutcome.SURVIVED and name not in listed:
-                result = mutate_and_test([mutation], f"sh -c '{laws}'", LAWS_S)
+                result = _tested(mutation, laws, config.timeout * LAWS_LONGER)
             outcome = _outcome(result, known=name in listed)
             counts.setdefault(module, Counter())[outcome] += 1
             print(f"{outcome}\t{name}", flush=True)
     return _report(counts)
+
+
+def _tested(mutation: MutationSpec, tests: str, cpu_s: float) -> WorkResult:
+    """Return what tests say of a mutant; one that takes that much of the processor loops."""
+    limited = f"ulimit -t {cpu_s:.0f}; ulimit -v {MEMORY_KIB}; {tests}; code=$?; echo rc=$code; exit $code"
+    return mutate_and_test([mutation], f"sh -c '{limited}'", cpu_s * PATIENCE)
 
 
 def _mutations() -> dict[str, list[MutationSpec]]:
@@ -135,7 +153,7 @@ def _sample(
         if not mutations:
             continue
         share = total if options.sample == "all" else round(int(options.sample) * len(mutations) / total)
-        yield module, _drawn(mutations, options.seed)[: max(share, LEAST)]
+        yield module, _drawn(mutations, options.seed)[: options.each or max(share, LEAST)]
 
 
 def _drawn(mutations: list[MutationSpec], seed: str) -> list[MutationSpec]:
@@ -164,18 +182,21 @@ def _change(result: WorkResult) -> str:
 def _outcome(result: WorkResult, *, known: bool) -> str:
     if result.test_outcome is TestOutcome.SURVIVED:
         return "listed" if known else "survived"
-    if result.test_outcome is TestOutcome.KILLED:
-        return "timeout" if result.output == "timeout" else "killed"
-    return "broken"
+    if result.test_outcome is not TestOutcome.KILLED:
+        return "broken"
+    if result.output == "timeout":
+        return "late"
+    return "looped" if result.output.endswith(f"rc={LOOPED}\n") else "killed"
 
 
 def _report(counts: dict[str, Counter[str]]) -> int:
     print(f"\n{'module':<20}{'mutants':>8}{'noticed':>8}{'listed':>8}{'survived':>9}")
     whole: Counter[str] = sum(counts.values(), Counter())
     for module, count in [*counts.items(), ("all", whole)]:
-        noticed = count["killed"] + count["timeout"]
-        print(f"{module:<20}{count.total():>8}{noticed:>8}{count['listed']:>8}{count['survived'] + count['broken']:>9}")
-    return 1 if whole["survived"] + whole["broken"] else 0
+        noticed = count["killed"] + count["looped"]
+        left = count.total() - noticed - count["listed"]
+        print(f"{module:<20}{count.total():>8}{noticed:>8}{count['listed']:>8}{left:>9}")
+    return 1 if left else 0
 
 
 if __name__ == "__main__":

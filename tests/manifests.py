@@ -149,6 +149,26 @@ def gpu_pod(**more: Any) -> Object:
     return pod("notebook", annotations={}, **given)
 
 
+def agent(priority: str | None, *tolerations: Object, **spec: Any) -> Object:
+    """Return a pod of nobody's with a priority class."""
+    given = {"tolerations": list(tolerations), **({"priorityClassName": priority} if priority else {}), **spec}
+    return pod("agent", labels={}, annotations={}, grace=30, spec=given)
+
+
+def keeps_to(operator: str, *values: str) -> Object:
+    """Return an affinity that a node's class decides about."""
+    one = {"key": names.CLASS_LABEL, "operator": operator, **({"values": list(values)} if values else {})}
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}, one]}]
+    return {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+
+
+EVERY_TAINT = {"operator": "Exists"}
+TRAININGS_TAINT = {"key": names.TAINT_KEY, "value": names.TRAINING, "effect": names.TAINT_EFFECT}
+PREEMPTS = "serving-production"
+
+
 def without(annotation: str) -> Object:
     return {key: value for key, value in OPT_OUTS.items() if key != annotation}
 
@@ -208,6 +228,17 @@ ONLY_OFFLINE: dict[str, tuple[str, Object]] = {
     "a ScaledObject of a Job": ("K2", scaled_object("Job")),
     "a ScaledObject that does not say it is serving's": ("K2", scaled_object("Deployment")),
     "a Job with a priority class of training's": ("K5", job(labels={}, annotations={}, priority="training-backfill")),
+    "a pod that preempts and tolerates everything": ("K10", agent(PREEMPTS, EVERY_TAINT)),
+    "one that tolerates training's taint": ("K10", agent(PREEMPTS, TRAININGS_TAINT)),
+    "one that selects training's nodes": (
+        "K10",
+        agent(PREEMPTS, EVERY_TAINT, nodeSelector={names.CLASS_LABEL: names.TRAINING}),
+    ),
+    "one for nodes of either class": ("K10", agent(PREEMPTS, EVERY_TAINT, affinity=keeps_to("Exists"))),
+    "one that need not keep away": (
+        "K10",
+        agent(PREEMPTS, EVERY_TAINT, affinity=keeps_to("NotIn", names.SERVING)),
+    ),
 }
 """What a bare API server would not take anyway: it has no KEDA, and not these PriorityClasses."""
 
@@ -242,8 +273,22 @@ PASSES: dict[str, Object] = {
     "a pod on the fleet's nodes that asks for no GPU": gpu_pod(
         spec={"nodeSelector": {names.CLASS_LABEL: names.SERVING}}
     ),
+    "an agent for all nodes that preempts nobody": agent(None, EVERY_TAINT),
+    "an agent of another priority class": agent("system-node-critical", EVERY_TAINT),
 }
 """Objects by what they are, that no guard has anything to say of."""
+
+PASSES_OFFLINE: dict[str, Object] = {
+    "a pod that preempts, and tolerates nothing": agent(PREEMPTS),
+    "one that tolerates serving's taint": agent(PREEMPTS, {**TRAININGS_TAINT, "value": names.SERVING}),
+    "one that tolerates another taint": agent(PREEMPTS, {"key": "a", "operator": "Exists"}),
+    "one that tolerates being thrown out": agent(PREEMPTS, {"operator": "Exists", "effect": "NoExecute"}),
+    "one that selects serving's nodes": agent(PREEMPTS, EVERY_TAINT, nodeSelector={names.CLASS_LABEL: names.SERVING}),
+    "one for serving's nodes": agent(PREEMPTS, EVERY_TAINT, affinity=keeps_to("In", names.SERVING)),
+    "one for all but training's": agent(PREEMPTS, EVERY_TAINT, affinity=keeps_to("NotIn", names.TRAINING)),
+    "one for nodes without a class": agent(PREEMPTS, EVERY_TAINT, affinity=keeps_to("DoesNotExist")),
+}
+"""What a bare API server would not take: it does not have these PriorityClasses."""
 
 STRANGERS: dict[str, Object] = {
     "a notebook that selects the fleet's nodes": gpu_pod(),

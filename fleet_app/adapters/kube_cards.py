@@ -13,8 +13,8 @@ from fleet_app.adapters.kube_client import MERGE_PATCH, Kube
 from fleet_app.arbiter.ports import NodeView
 from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.engine.layouts import SHARED, Layout
+from fleet_app.render import names
 
-CONFIG_LABEL = "nvidia.com/mig.config"
 WHOLE = "all-disabled"
 
 ANSWER_S = 1.0
@@ -58,7 +58,7 @@ class KubeCards:
         machines = {pod.machine for pod in pods if pod.machine and pod.address and pod.address == node.address}
         if len(machines) != 1:
             raise FaultError("no worker's pod has its address", where=node.address or node.node_id)
-        patch = {"metadata": {"labels": {CONFIG_LABEL: config}}}
+        patch = {"metadata": {"labels": {names.MIG_LABEL: config}}}
         self._kube.ask(self._kube.core.patch_node, machines.pop(), body=patch, _content_type=MERGE_PATCH)
 
 

@@ -27,7 +27,7 @@ ANSWER_S = 5.0
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
-_LONGEST_MESSAGE = 300
+_LONGEST_MESSAGE = 600
 _CHANGED_MEANWHILE = {409, 410, 422}
 """Somebody was faster; or a list has changed too much to be gone on with; or what a JSON patch tests before it changes
 anything does not hold, which is the same."""

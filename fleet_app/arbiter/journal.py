@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fleet_app.arbiter import codec
 from fleet_app.arbiter.book import Book, Table
@@ -29,6 +29,9 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Crossing
 
 V = TypeVar("V")
+
+EventLine = tuple[int, float, str, str, str]
+"""An event as it is written: its number, its moment, its kind, whom it is about, and its detail as JSON."""
 
 SCHEMA_VERSION = 2
 """2 has bookings: a version of the fleet that does not know them would give their nodes away."""
@@ -203,6 +206,16 @@ class JournalReader:
         query = "SELECT seq, at, kind, subject, detail FROM events WHERE subject = ? ORDER BY seq DESC LIMIT ?"
         return self._read(lambda db: tuple(map(_entry, db.execute(query, (subject, limit))))[::-1], ())
 
+    def event_lines(self) -> tuple[EventLine, ...]:
+        """Return every event as it was written, in order, for whoever goes on where one makes no sense."""
+        query = "SELECT seq, at, kind, subject, detail FROM events ORDER BY seq"
+        return self._read(lambda db: tuple(db.execute(query)), ())
+
+    def lines(self, table: Literal["workloads", "services", "bookings"]) -> tuple[tuple[str, str], ...]:
+        """Return the names and texts of a table as they were written, for whoever goes on where one makes no sense."""
+        query = f"SELECT name, value FROM {table} ORDER BY name"
+        return self._read(lambda db: tuple(db.execute(query)), (), table=table)
+
     def last_event(self) -> int:
         """Return the number of the last event, 0 when there is none."""
         return self._read(lambda db: int(db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]), 0)
@@ -317,6 +330,6 @@ def _snapshot(db: sqlite3.Connection) -> Snapshot | None:
     return Snapshot(at=row[0], state=codec.load(FleetState, row[1]), plan=codec.load(Plan, row[2]))
 
 
-def _entry(row: tuple[int, float, str, str, str]) -> Entry:
+def _entry(row: EventLine) -> Entry:
     seq, at, kind, subject, detail = row
     return Entry(seq=seq, note=Note(at=at, kind=What(kind), subject=subject, detail=json.loads(detail)))

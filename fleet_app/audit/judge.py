@@ -24,11 +24,12 @@ _VARIABLES = ("object", "oldObject", "request", "params", "namespaceObject", "va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What admission is asked beside the object: what happens to it, where, and what was there before."""
+    """What admission is asked beside the object: what happens to it, where, by whom, and what was there before."""
 
     operation: str = "CREATE"
     name: str = ""
     namespace: str = ""
+    user: str = ""
     before: Object | None = None
     held: Object | None = None
     """The ConfigMap in which the arbiter names what holds a gang."""
@@ -148,7 +149,12 @@ def _data(thing: Object, request: Request) -> dict[str, Any]:
     return {
         "object": thing,
         "oldObject": request.before,
-        "request": {"operation": request.operation, "name": request.name, "namespace": request.namespace},
+        "request": {
+            "operation": request.operation,
+            "name": request.name,
+            "namespace": request.namespace,
+            "userInfo": {"username": request.user},
+        },
         "params": request.held,
         "namespaceObject": None,
         "variables": {},

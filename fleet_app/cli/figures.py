@@ -20,7 +20,7 @@ def tables(figures: Figures, estimate: Closed | None) -> Iterable[tuple[str, Tab
     yield "Teams (GPU-hours)", teams(figures)
     if figures.services:
         yield "Services", services(figures)
-    yield "Waits for nodes, by GPUs", waits(figures)
+    yield "Waits for nodes, by GPUs and by team", waits(figures)
     yield "Attempts cut short (GPU-hours)", interrupted(figures)
 
 
@@ -78,7 +78,7 @@ def teams(figures: Figures) -> Table:
 
 def services(figures: Figures) -> Table:
     """Return what each service's requests and replicas met."""
-    table = empty("SERVICE", "MEAN GPUS", "PEAK", "REQUESTS", "LATE", "SHORT", "READY p50", "p99", "LONGEST")
+    table = empty("SERVICE", "MEAN GPUS", "PEAK", "REQUESTS", "LATE", "SHORT", "OVERDUE", "READY p50", "p99", "LONGEST")
     for one in figures.services:
         table.add_row(
             plain(one.service),
@@ -87,6 +87,7 @@ def services(figures: Figures) -> Table:
             f"{one.requests:,.0f}",
             f"{one.late / one.requests if one.requests else 0.0:.3%}",
             f"{one.short_gpu_min:,.0f} GPU-min",
+            f"{one.overdue_gpu_min:,.1f} GPU-min",
             *(duration(seconds) for seconds in (one.ready.p50_s, one.ready.p99_s, one.ready.longest_s)),
         )
     return table
@@ -97,6 +98,10 @@ def waits(figures: Figures) -> Table:
     table = empty("GPUS", "TIMES", "p50", "p90", "p99", "LONGEST", "STILL WAIT")
     for one in figures.waits:
         table.add_row(one.size, *_spread(one.waited), str(one.still_waiting))
+    table.add_section()
+    for team in figures.teams:
+        if team.waited.count or team.still_waiting:
+            table.add_row(plain(team.team), *_spread(team.waited), str(team.still_waiting))
     table.add_section()
     table.add_row("given back", *_spread(figures.given_back), "")
     table.add_row("replica ready after a drain", *_spread(figures.ready_after_drain), "")
@@ -152,7 +157,8 @@ def number(value: float, unit: str, sign: str = "") -> str:
         return f"{value:{sign}.4%}"
     if unit == "s":
         return f"{value:{sign},.1f} s"
-    return f"{value:{sign},.0f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
+    digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0
+    return f"{value:{sign},.{digits}f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
 
 
 def share(part: float, whole_: float) -> str:

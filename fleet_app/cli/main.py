@@ -24,6 +24,7 @@ from fleet_app.cli import (
     policies,
     show,
     simulating,
+    supposing,
     upgrades,
     working,
 )
@@ -124,6 +125,7 @@ add_command(app, looking.events)
 app.add_typer(policies.app, name="policy")
 add_command(app, audits.audit)
 add_command(app, simulating.simulate_scenario, "simulate")
+add_command(app, supposing.what_if, "what-if")
 add_command(app, demo)
 
 

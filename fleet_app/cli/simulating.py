@@ -6,7 +6,7 @@ Needs no fleet and no Ray.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,7 +57,9 @@ def simulate_scenario(
     lasts_s = None if until is None else seconds(until, "--until")
     one = load(scenario, changes=changed(put or ()), until=lasts_s, seed=seed)
     if against is not None:
-        _two(one, _other(scenario, against, lasts_s, seed), (scenario, against), html, as_json=as_json)
+        names = _names(scenario, against)
+        other = replace(_other(scenario, against, lasts_s, seed), name=names[1])
+        side_by_side((replace(one, name=names[0]), other), html, as_json=as_json)
     elif sweep is not None:
         key, values = parted(sweep)
         runs = [
@@ -102,9 +104,9 @@ def _other(scenario: Path, against: Path, until: float | None, seed: int | None)
 
 
 def _one(loaded: Loaded, html: Path | None, *, as_json: bool) -> None:
-    done = _run(loaded, loaded.file.name)
+    done = run_told(loaded)
     if html is not None:
-        _write(html, _page().of_run(done.figures, loaded.file.about, done.estimate))
+        _write(html, _page().of_run(done.figures, loaded.about, done.estimate))
     if as_json:
         show.data(_plain(done))
         return
@@ -115,21 +117,32 @@ def _one(loaded: Loaded, html: Path | None, *, as_json: bool) -> None:
         show.stdout().print(Text(show.plain(note)))
 
 
-def _two(before: Loaded, after: Loaded, paths: tuple[Path, Path], html: Path | None, *, as_json: bool) -> None:
-    names = [path.stem for path in paths] if paths[0].stem != paths[1].stem else [str(path) for path in paths]
-    done = [_run(loaded, name) for loaded, name in zip((before, after), names, strict=True)]
-    first, second = (replace(one.figures, name=name) for one, name in zip(done, names, strict=True))
+def _names(*paths: Path) -> list[str]:
+    short = [path.stem for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]
+
+
+def side_by_side(
+    runs: tuple[Loaded, Loaded], html: Path | None, beside: Mapping[str, object] | None = None, *, as_json: bool
+) -> None:
+    """Run two that have different names, and show what changed and for whom; `beside` is told in JSON too."""
+    _hint_read(runs)
+    names = (runs[0].name, runs[1].name)
+    done = [run_told(loaded) for loaded in runs]
+    first, second = (one.figures for one in done)
     rows = compare(first, second)
     if html is not None:
         _write(html, _page().of_two(first, second, rows))
     if as_json:
-        show.data({"compared": [asdict(row) for row in rows], "runs": dict(zip(names, map(_plain, done), strict=True))})
+        compared = {"compared": [asdict(row) for row in rows], "runs": dict(zip(names, map(_plain, done), strict=True))}
+        show.data({**compared, **(beside or {})})
         return
-    show.stdout().print(tables.compared(rows, (names[0], names[1])))
+    show.stdout().print(tables.compared(rows, names))
 
 
 def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_json: bool) -> None:
-    done = [(value, _run(loaded, f"{key}={value}").figures) for value, loaded in runs]
+    _hint_read(loaded for _, loaded in runs)
+    done = [(value, run_told(loaded, f"{key}={value}").figures) for value, loaded in runs]
     if html is not None:
         _write(html, _page().of_sweep(key, done, tables.swept_cells(key, done)))
     if as_json:
@@ -142,14 +155,21 @@ def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_
     show.stdout().print(tables.swept(key, done))
 
 
-def _run(loaded: Loaded, what: str) -> Simulated:
+def _hint_read(runs: Iterable[Loaded]) -> None:
+    """Say what was read of the histories of several runs, and what was malformed, each once."""
+    for text in dict.fromkeys(text for loaded in runs for text in loaded.read):
+        show.hint(show.plain(text))
+
+
+def run_told(loaded: Loaded, name: str | None = None) -> Simulated:
     """Run one scenario, with a bar that says how far it is and how long it will take."""
+    what, begins_at = name or loaded.name, loaded.scenario.begins_at
     began = time.monotonic()
     console = show.stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(show.plain(what), total=loaded.lasts_s)
-        done = simulate(loaded, lambda now, _events: bar.update(task, completed=now))
+        done = simulate(loaded, lambda now, _events: bar.update(task, completed=now - begins_at))
     took_s = max(0.001, time.monotonic() - began)
     rate = f"{done.events / took_s:,.0f} events and {done.decisions / took_s:,.0f} decisions a second"
     show.hint(f"{what}: {show.duration(loaded.lasts_s)} in {took_s:.1f} s, {rate}")

@@ -236,7 +236,7 @@ class Following(Ledger):
         waiting: Iterable[Workload],
         *,
         bookings: Sequence[Booking] = (),
-        alike: bool = False,
+        alike: bool,
     ) -> None:
         """Take a copy; what is leaving is counted as of now. What a ledger finds out is shared.
 

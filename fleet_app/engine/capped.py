@@ -14,8 +14,7 @@ from fleet_app.engine.workload import Workload
 
 def refusal(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what would be too many GPUs of every accelerator that it may have; `level` names one."""
-    if ledger.caps is None or not workload.gpus:
-        return None
+    assert ledger.caps is not None
     nodes = uncapped(ledger, workload)
     able = sorted({node.accelerator for node in nodes if workload.shape.gpus <= node.capacity.gpus})
     if not able or any(ledger.caps.allows(workload.team, one, workload.gpus) for one in able):

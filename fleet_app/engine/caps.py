@@ -57,9 +57,8 @@ class Caps:
         return left is None or left >= gpus
 
     def short(self, team: str, accelerator: str, gpus: int) -> dict[str, int]:
-        """Return by entry how many GPUs too few its cap leaves for so many more of the team."""
-        lacks = {cap: self._used[cap] + gpus - self._limits[cap] for cap in self._of(team, accelerator)}
-        return {cap[0]: missing for cap, missing in lacks.items() if missing > 0}
+        """Return by entry how many GPUs too few its cap leaves for so many more; below one where it leaves enough."""
+        return {cap[0]: self._used[cap] + gpus - self._limits[cap] for cap in self._of(team, accelerator)}
 
     def above(self, team: str) -> tuple[str, ...]:
         """Return the entries that a team's GPUs count for, its own first."""

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import names
+from fleet_app.render.account import account
 from fleet_app.render.budgets import budgets
 from fleet_app.render.guards import Guard, Named
 from fleet_app.render.held import held
 from fleet_app.render.objects import MANAGED_BY, TOOL, Object, metadata
 from fleet_app.render.pods import pods
+from fleet_app.render.preemptors import preemptors
 from fleet_app.render.scalers import scalers
 from fleet_app.render.site import Site
 from fleet_app.render.strangers import strangers
@@ -33,7 +35,15 @@ _WHY = "Matches nothing. Keep it: while it is there, API servers go on reading C
 
 def guards(site: Site, policy: PolicyFile) -> tuple[Guard, ...]:
     """Return everything that admission is asked to look at."""
-    return (budgets(site, policy), scalers(site), *pods(policy), *held(site), strangers(site, policy))
+    return (
+        budgets(site, policy),
+        scalers(site),
+        *pods(policy),
+        *held(site),
+        strangers(site, policy),
+        preemptors(policy),
+        *account(site),
+    )
 
 
 def admission(site: Site, policy: PolicyFile) -> Iterator[Object]:

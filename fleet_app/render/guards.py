@@ -77,6 +77,18 @@ RULES = (
         why="The kubelet would kill a rank while it still writes its checkpoint.",
         instead="Raise terminationGracePeriodSeconds above the grace of the policy's drain contract.",
     ),
+    Rule(
+        id="K10",
+        holds="No pod of serving's priority class can go to training's nodes.",
+        why="It preempts: to make room for it the scheduler would delete a gang's pod, at once.",
+        instead="Select `fleet/class: serving`, or do not tolerate the taint `fleet/class=training`.",
+    ),
+    Rule(
+        id="K11",
+        holds="The head's account changes of nodes and pods only what the arbiter changes.",
+        why="Whoever may submit can run code in the head's container, and RBAC cannot bind a patch to some labels.",
+        instead="Do it as somebody who may; a node that is to cross has the label `fleet/class`.",
+    ),
 )
 
 BY_ID = {rule.id: rule for rule in RULES}

@@ -56,6 +56,9 @@ first, and evict: the cordon makes the arbiter move the gang, and until it has, 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
 """What GPUs are asked for by, of the device plugins there are: names begin so."""
 
+MIG_LABEL = "nvidia.com/mig.config"
+"""Of a node: what NVIDIA's MIG manager is to cut its cards into."""
+
 FORCED_EVICTION = "descheduler.alpha.kubernetes.io/evict"
 """The descheduler evicts what has this, whatever else the pod says."""
 

@@ -2,8 +2,9 @@
 
 Only services may preempt pods. Whatever belongs to training says `preemptionPolicy: Never`: who yields to whom among
 gangs is the arbiter's to decide, with notice, and not the Kubernetes scheduler's, without. A pending serving pod does
-not preempt a gang's either: the scheduler only looks at nodes whose taints the pod tolerates, and training's nodes have
-a taint that serving's pods do not. Where nodes have no taint `fleet/class`, it may.
+not preempt a gang's either: the scheduler only looks at nodes where the pod could go if they were empty, and training's
+have a taint that serving's pods do not tolerate (and K10 refuses those that do). Where nodes have no taint
+`fleet/class`, it may.
 """
 
 from __future__ import annotations

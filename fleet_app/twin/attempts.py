@@ -49,7 +49,7 @@ def admitted(world: World, one: Workload, nodes: tuple[str, ...], card: int | No
     doing.held_since = now
     if doing.first_admitted_at is None:
         doing.first_admitted_at = now
-    delay_s = doing.job.start_s + (pull_s(world, one.artifacts, nodes) if one.artifacts else 0.0)
+    delay_s = _start_s(doing.job, one.attempt) + (pull_s(world, one.artifacts, nodes) if one.artifacts else 0.0)
     at_once = delay_s <= 0.0 and card is None
     new = life.at_work(one, nodes, now) if at_once else life.admitted(one, nodes, now, card)
     world.fleet.put(new)
@@ -59,6 +59,11 @@ def admitted(world: World, one: Workload, nodes: tuple[str, ...], card: int | No
     else:
         world.agenda.put(now + delay_s, What.STARTED, one.name, doing.mark)
         world.due(limit_at(new))
+
+
+def _start_s(job: Job, attempt: int) -> float:
+    known_s = job.of(attempt).start_s if job.known else None
+    return job.start_s if known_s is None else known_s
 
 
 def started(world: World, name: str) -> None:
@@ -129,8 +134,13 @@ def asked_to_leave(world: World, one: Workload, cause: Cause) -> None:
     if doing.since is None:
         killed(world, replace(one, killed=True))
     elif not doing.job.clings and not one.moving:
-        leaves_s = world.chance.seconds(doing.job.leaves, "leaves", one.name, one.attempt)
+        leaves_s = _leaves_s(world, doing.job, one)
         world.agenda.put(max(world.now, doing.asked_at + leaves_s), What.LEFT, one.name, doing.mark)
+
+
+def _leaves_s(world: World, job: Job, one: Workload) -> float:
+    known_s = job.of(one.attempt).leaves_s if job.known else None
+    return world.chance.seconds(job.leaves, "leaves", one.name, one.attempt) if known_s is None else known_s
 
 
 def killed(world: World, one: Workload) -> None:

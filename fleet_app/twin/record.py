@@ -182,7 +182,8 @@ class ServiceSpan:
     """A service from `began_at` to `at`, between two changes: what it had and what its requests met.
 
     `wanted` replicas were asked for, `granted` had a place, `ready` answered. `late` of its `requests` waited longer
-    for a replica than the service's objective (queueing, M/M/c: see `queueing`).
+    for a replica than the service's objective (queueing, M/M/c: see `queueing`). `overdue_s` is how long in all
+    replicas had no place by when the drain contract says that there is one.
     """
 
     began_at: float
@@ -194,6 +195,7 @@ class ServiceSpan:
     ready: int
     requests: float
     late: float
+    overdue_s: float = 0.0
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from fleet_app.twin.queueing import late_share, replicas_for
 from fleet_app.twin.record import ReplicaReady, ServiceSpan
 from fleet_app.twin.world import Serving, World
 
+GONE_S = 5.0
+"""Within so long after the grace all that was asked to leave is gone, whether it saved its work or was killed."""
 KEPT_S = 3 * WEEK_S
 """For how long samples of demand are kept: every hour of the week was seen twice."""
 
@@ -182,8 +184,10 @@ def settle(world: World, serving: Serving) -> None:
         return
     traffic, service = serving.traffic, world.fleet.services[serving.traffic.service.name]
     answering = sum(serving.ready.values())
-    requests = serving.rate * seconds
-    share = late_share(serving.rate, traffic.slot_rate, answering * traffic.slots, traffic.objective_s)
+    requests = share = 0.0
+    if traffic.objective_s is not None:
+        requests = serving.rate * seconds
+        share = late_share(serving.rate, traffic.slot_rate, answering * traffic.slots, traffic.objective_s)
     world.tell(
         ServiceSpan(
             began_at=serving.began_at,
@@ -195,6 +199,18 @@ def settle(world: World, serving: Serving) -> None:
             ready=answering,
             requests=requests,
             late=requests * share,
+            overdue_s=_overdue_s(serving, world.policy.drain.grace_s + GONE_S, world.now),
         )
     )
     serving.began_at = world.now
+
+
+def _overdue_s(serving: Serving, within_s: float, now: float) -> float:
+    """Return for how long in this span replicas were missing that should have had a place by then."""
+    found = 0.0
+    for since in serving.missing:  # those that are missing for longest come first
+        over_s = now - max(serving.began_at, since + within_s)
+        if over_s <= 0.0:
+            break
+        found += over_s
+    return found

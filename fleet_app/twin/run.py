@@ -62,7 +62,8 @@ class Run:
         """Put down when the next job is submitted."""
         self.next = next(self._coming, None)
         if self.next is not None:
-            self.world.agenda.put(self.next.workload.submitted_at, What.SUBMITTED, self.next.workload.name)
+            at = max(self.world.now, self.next.workload.submitted_at)
+            self.world.agenda.put(at, What.SUBMITTED, self.next.workload.name)
 
     def skip(self, submitted: int) -> None:
         """Take the jobs that were submitted before as read, and the one that is to come next."""

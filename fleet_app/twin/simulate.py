@@ -29,8 +29,8 @@ def simulate(loaded: Loaded, progress: Progress | None = None) -> Simulated:
     tally = Tally(about(loaded))
     ran = run(loaded.scenario, tally.tell, progress)
     figures = tally.figures()
-    if not loaded.policy.accounting.price_per_gpu_hour:
-        figures = replace(figures, notes=(*figures.notes, NO_PRICE))
+    unpriced = () if loaded.policy.accounting.price_per_gpu_hour else (NO_PRICE,)
+    figures = replace(figures, notes=(*loaded.read, *figures.notes, *unpriced))
     return Simulated(figures=figures, estimate=estimate(loaded), events=ran.events, decisions=ran.decisions)
 
 
@@ -38,7 +38,8 @@ def about(loaded: Loaded) -> About:
     """Return what a run's records do not say."""
     scenario = loaded.scenario
     return About(
-        name=loaded.file.name,
+        name=loaded.name,
+        began_at=scenario.begins_at,
         lasted_s=loaded.lasts_s,
         gpus=sum(node.capacity.gpus for node in scenario.nodes),
         price_per_gpu_hour=_price(loaded),
@@ -48,7 +49,7 @@ def about(loaded: Loaded) -> About:
 
 def estimate(loaded: Loaded) -> Closed | None:
     """Return what lending brings by arithmetic, over the time of the run, where the file says what that rests on."""
-    given = loaded.file.estimate
+    given = loaded.estimate
     if given is None:
         return None
     assumed = Assumed(

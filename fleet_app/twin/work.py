@@ -16,6 +16,15 @@ from fleet_app.twin.chance import Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """How one attempt of a job really behaved: how long it took to start and to leave, None where that is not known."""
+
+    attempt: int
+    start_s: float | None = None
+    leaves_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A workload as it is submitted, and how it behaves once it runs.
 
@@ -23,6 +32,7 @@ class Job:
     `start_s` passes from its admission until its ranks run, beside what has to be pulled. It saves its work every
     `save_every_s` seconds, only when it is asked to leave where that is None, and takes `leaves` to save and exit
     after a notice. One that `clings` ignores notices and is killed. `fails` is whether it ends in failure by itself.
+    What is `known` of an attempt counts before the rest.
     """
 
     workload: Workload
@@ -32,6 +42,11 @@ class Job:
     leaves: Spread = field(default_factory=Spread)
     clings: bool = False
     fails: bool = False
+    known: tuple[Known, ...] = ()
+
+    def of(self, attempt: int) -> Known:
+        """Return what is known of an attempt."""
+        return next((one for one in self.known if one.attempt == attempt), Known(attempt=attempt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +56,8 @@ class Traffic:
     From each moment in `rates` on, the first of which may lie before the run, so many requests come a second. A replica
     answers `slots` at once, each in 1 / `slot_rate` seconds on average. As many replicas are wanted as keep `busy` of
     all slots busy; fewer only once that was enough for `keeps_s` seconds. A replica answers `start_s` after it has its
-    GPUs, beside what has to be pulled; a request is late when it waited more than `objective_s` for a slot.
+    GPUs, beside what has to be pulled; a request is late when it waited more than `objective_s` for a slot. Where that
+    is None, requests are not known, and none is counted.
     """
 
     service: Service
@@ -51,7 +67,7 @@ class Traffic:
     busy: float = 0.7
     keeps_s: float = 300.0
     start_s: Spread = field(default_factory=Spread)
-    objective_s: float = 0.8
+    objective_s: float | None = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

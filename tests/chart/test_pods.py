@@ -129,6 +129,23 @@ def test_classes_are_on_nodes_of_their_own(render):
             assert apart["labelSelector"]["matchLabels"] == {names.CLUSTER_LABEL: "fleet", names.CLASS_LABEL: other}
 
 
+EVERY_TOLERATION = (
+    *("--set", "nodes.tolerations[0].operator=Exists", "--set", "head.tolerations[0].operator=Exists"),
+    *("--set", "redis.enabled=true"),
+)
+
+
+def test_whatever_it_tolerates_a_pod_that_preempts_goes_to_no_node_of_training(render):
+    """Where no selector says so: its affinity does."""
+    for name, template in templates(render(*EVERY_TOLERATION)):
+        pod = template["spec"]
+        if pod.get("priorityClassName") == "serving-production":
+            required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            (term,) = required["nodeSelectorTerms"]
+            away = {"key": names.CLASS_LABEL, "operator": "NotIn", "values": [names.TRAINING]}
+            assert away in term["matchExpressions"], name
+
+
 def test_labels_of_other_makers_select_the_nodes(render):
     for group in groups(render(*EXAMPLES["256 nodes"]), "training"):
         selector = group["template"]["spec"]["nodeSelector"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,23 @@ import yaml
 from kubernetes.client import Configuration
 
 from fleet_app.adapters import kube_nodes
-from fleet_app.adapters.kube_client import JSON_PATCH, Kube
+from fleet_app.adapters.kube_client import JSON_PATCH, MERGE_PATCH, Kube
 from fleet_app.adapters.kube_pools import GONE_S, RAY, KubePools
 from fleet_app.arbiter.ports import PoolChange, PoolsView, PoolsWish
-from fleet_app.engine.errors import ConflictError, RequestError
+from fleet_app.engine.errors import ConflictError, FleetError, RequestError
 from fleet_app.engine.values import NodeClass
-from fleet_app.render import access
+from fleet_app.policy.schema import PolicyFile
+from fleet_app.render import access, names
+from fleet_app.render.admission import admission, anchor
+from fleet_app.render.objects import dump
+from fleet_app.render.site import Site
 from tests.clock import Clock
 from tests.cluster.bed.client import Cluster, CommandError
+from tests.cluster.machines import CPUS, Machines, machines
 
 NAME = "pooled"
+POLICY = PolicyFile.model_validate({"version": 1, "name": "test", "organisations": {"lab": {}}})
 MACHINES = {"pool-m1": "training", "pool-m2": "training", "pool-m3": "serving"}
-CPUS = 8
 IMAGE = "localhost/none"
 
 
@@ -41,6 +46,7 @@ class Stand:
 
     cluster: Cluster
     namespace: str
+    machines: Machines
     pools: KubePools
     kube: Kube
     clock: Clock = field(default_factory=Clock)
@@ -50,7 +56,7 @@ class Stand:
 
     def pods(self) -> dict[str, str]:
         """Return by name where each worker's pod is, "" for one that waits, as the kubelets leave them."""
-        self.beat()
+        self.machines.beat()
         found = {}
         for pod in self.get("pods", f"--selector=ray.io/cluster={NAME},ray.io/node-type=worker")["items"]:
             name = pod["metadata"]["name"]
@@ -68,46 +74,35 @@ class Stand:
         spec = self.get("raycluster", NAME)["spec"]
         return next(dict(group) for group in spec["workerGroupSpecs"] if group["groupName"] == name)
 
-    def beat(self) -> None:
-        """Say of every machine that it is well."""
-        for name in MACHINES:
-            self.cluster.kubectl(
-                *("patch", "node", name, "--subresource=status", "--type=merge", "--patch"),
-                yaml.safe_dump({"status": ready()}),
-            )
-
     def view(self) -> PoolsView:
         self.pools.turn()
         view = self.pools.observe()
         assert view is not None
         return view
 
+    def guard(self) -> None:
+        """Put the account under the guards of the policy, as a site would, and wait until they are in force."""
+        site = Site(cluster=NAME, namespace=self.namespace)
+        rendered = [*admission(site, POLICY), *anchor(site, POLICY)]
+        self.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=dump(rendered))
+        for kind, name in (("node", "pool-m1"), ("pod", min(self.pods()))):
+            self.until(
+                lambda kind=kind, name=name: "(K11)" in self.refusal(kind, name, NOTED), f"the guard of a {kind}"
+            )
+
+    def refusal(self, kind: str, name: str, patch: Mapping[str, Any]) -> str:
+        """Return how the API server refuses a patch of the arbiter's account; empty when it takes it. Keeps nothing."""
+        core = self.kube.core
+        call = core.patch_node if kind == "node" else core.patch_namespaced_pod
+        where = () if kind == "node" else (self.namespace,)
+        try:
+            self.kube.ask(call, name, *where, body=patch, dry_run="All", _content_type=MERGE_PATCH)
+        except FleetError as error:
+            return str(error)
+        return ""
+
     def until(self, holds: Callable[[], bool], what: str) -> None:
         self.cluster.wait_until(holds, what, 60)
-
-
-def ready() -> dict[str, Any]:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    condition = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Test",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
-    room = {"cpu": str(CPUS), "memory": "64Gi", "pods": "20", "ephemeral-storage": "50Gi"}
-    return {"capacity": room, "allocatable": room, "conditions": [condition]}
-
-
-def machine(name: str, node_class: str) -> dict[str, Any]:
-    taint = {"key": "fleet/class", "value": node_class, "effect": "NoSchedule"}
-    labels = {"fleet/class": node_class, "topology.kubernetes.io/zone": "z1"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": [taint]},
-    }
 
 
 def ray_cluster() -> dict[str, Any]:
@@ -142,6 +137,32 @@ def ray_cluster() -> dict[str, Any]:
     }
 
 
+NOTED = {"metadata": {"annotations": {"a": "b"}}}
+CROSSES = {"metadata": {"labels": {names.CLASS_LABEL: "serving"}}}
+TAINTED = {"spec": {"taints": [{"key": names.TAINT_KEY, "value": "serving", "effect": "NoSchedule"}]}}
+
+REFUSED: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "an annotation of a node": ("node", NOTED),
+    "another label of a node": ("node", {"metadata": {"labels": {"node-role.kubernetes.io/x": ""}}}),
+    "its only class": ("node", {"metadata": {"labels": {names.CLASS_LABEL: None}}}),
+    "a cordon": ("node", {"spec": {"unschedulable": True}}),
+    "no taints": ("node", {"spec": {"taints": []}}),
+    "a taint that throws pods out": (
+        "node",
+        {"spec": {"taints": [{"key": names.TAINT_KEY, "value": "training", "effect": "NoExecute"}]}},
+    ),
+    "another label of a pod": ("pod", {"metadata": {"labels": {"a": "b"}}}),
+    "how long a pod may live": ("pod", {"spec": {"activeDeadlineSeconds": 1}}),
+    "another owner of a pod": ("pod", {"metadata": {"ownerReferences": []}}),
+}
+TAKEN: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "a node's class": ("node", CROSSES),
+    "a node's class, by its taint": ("node", CROSSES | TAINTED),
+    "what a node's cards are cut into": ("node", {"metadata": {"labels": {names.MIG_LABEL: "all-1g.10gb"}}}),
+    "whether a pod takes requests": ("pod", {"metadata": {"labels": {names.PROXY_LABEL: "true"}}}),
+}
+
+
 def roles(namespace: str) -> list[dict[str, Any]]:
     """Return the service account with the rules of `access`."""
 
@@ -153,8 +174,8 @@ def roles(namespace: str) -> list[dict[str, Any]]:
             if rule.everywhere == everywhere
         ]
 
-    who = [{"kind": "ServiceAccount", "name": "arbiter", "namespace": namespace}]
-    made = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "arbiter"}}]
+    who = [{"kind": "ServiceAccount", "name": names.account(NAME), "namespace": namespace}]
+    made = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": names.account(NAME)}}]
     for kind, name, everywhere in (("Role", "arbiter", False), ("ClusterRole", f"{namespace}-arbiter", True)):
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
@@ -172,7 +193,7 @@ def as_arbiter(cluster: Cluster, namespace: str, folder: Path) -> Configuration:
         authority = str(folder / "ca.crt")
         Path(authority).write_bytes(base64.b64decode(data))
     made.ssl_ca_cert = authority
-    token = cluster.kubectl("create", "token", "arbiter", f"--namespace={namespace}").strip()
+    token = cluster.kubectl("create", "token", names.account(NAME), f"--namespace={namespace}").strip()
     made.api_key = {"authorization": f"Bearer {token}", "BearerToken": f"Bearer {token}"}
     return made
 
@@ -183,21 +204,22 @@ def stand(api: Cluster, tmp_path: Path) -> Iterator[Stand]:
     api.kubectl("create", "namespace", namespace)
     try:
         api.apply(*roles(namespace), namespace=namespace)
-        api.apply(*(machine(name, node_class) for name, node_class in MACHINES.items()))
-        kube, clock = Kube(as_arbiter(api, namespace, tmp_path)), Clock()
-        pools = KubePools(lambda: kube, NAME, namespace, clock)
-        made = Stand(cluster=api, namespace=namespace, pools=pools, kube=kube, clock=clock)
-        made.beat()
-        api.apply(ray_cluster(), namespace=namespace)
-        made.until(lambda: sorted(made.pods().values()) == sorted(MACHINES), "a pod on every machine")
-        yield made
-        kube.close()
+        with machines(api, MACHINES, {"topology.kubernetes.io/zone": "z1"}) as there:
+            kube, clock = Kube(as_arbiter(api, namespace, tmp_path)), Clock()
+            pools = KubePools(lambda: kube, NAME, namespace, clock)
+            made = Stand(cluster=api, namespace=namespace, machines=there, pools=pools, kube=kube, clock=clock)
+            api.apply(ray_cluster(), namespace=namespace)
+            made.until(lambda: sorted(made.pods().values()) == sorted(MACHINES), "a pod on every machine")
+            made.guard()
+            yield made
+            kube.close()
     finally:
+        kinds = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+        api.kubectl("delete", kinds, f"--selector={names.CLUSTER_LABEL}={NAME}")
         api.kubectl("delete", "raycluster", NAME, f"--namespace={namespace}", "--ignore-not-found", within_s=90)
         api.kubectl("delete", "pods", "--all", f"-n={namespace}", "--grace-period=0", "--force", within_s=90)
         api.kubectl("delete", "clusterrole,clusterrolebinding", f"{namespace}-arbiter", "--ignore-not-found")
         api.kubectl("delete", "namespace", namespace, within_s=120)
-        api.kubectl("delete", "node", *MACHINES, "--ignore-not-found")
 
 
 def test_a_machine_crosses_and_no_other_pod_is_touched(stand: Stand) -> None:
@@ -220,7 +242,7 @@ def test_a_machine_crosses_and_no_other_pod_is_touched(stand: Stand) -> None:
     def settled() -> bool:
         stand.view()
         stand.clock.at += GONE_S
-        stand.beat()
+        stand.machines.beat()
         return was not in stand.pods() and len(stand.on("pool-m1")) == 1
 
     stand.until(settled, "another pod on the machine")
@@ -284,11 +306,36 @@ def test_a_patch_that_rests_on_what_was_does_nothing(stand: Stand) -> None:
 def test_the_arbiter_may_not_do_more(stand: Stand) -> None:
     (name, *_) = stand.pods()
     core = stand.kube.core
-    for call, names in (
+    for call, where in (
         (core.delete_namespaced_pod, (name, stand.namespace)),
         (core.list_namespaced_secret, (stand.namespace,)),
         (core.delete_node, ("pool-m1",)),
         (core.list_namespaced_pod, ("default",)),
     ):
         with pytest.raises(RequestError, match="403"):
-            stand.kube.ask(call, *names)
+            stand.kube.ask(call, *where)
+
+
+def test_of_a_node_and_a_pod_it_may_change_what_the_arbiter_does_and_nothing_else(stand: Stand) -> None:
+    pod = min(stand.pods())
+    for what, (kind, patch) in REFUSED.items():
+        said = stand.refusal(kind, "pool-m1" if kind == "node" else pod, patch)
+        assert "(K11)" in said, what
+        assert f"{stand.namespace}:{names.account(NAME)} may change only" in said
+    for what, (kind, patch) in TAKEN.items():
+        assert stand.refusal(kind, "pool-m1" if kind == "node" else pod, patch) == "", what
+
+
+def test_a_node_without_the_fleet_s_label_is_none_of_its_business_and_everybody_else_s_is_as_ever(stand: Stand) -> None:
+    name = f"{stand.namespace}-web"
+    stand.cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    try:
+        assert "may change only nodes of the fleet, which have a class" in stand.refusal("node", name, CROSSES)
+        for each in (name, "pool-m1"):
+            stand.cluster.kubectl("label", "node", each, "anybody=yes")
+            stand.cluster.kubectl("annotate", "node", each, "anybody=yes")
+            stand.cluster.kubectl("cordon", each)
+            stand.cluster.kubectl("uncordon", each)
+        stand.cluster.kubectl("annotate", "pod", min(stand.pods()), f"--namespace={stand.namespace}", "anybody=yes")
+    finally:
+        stand.cluster.kubectl("delete", "node", name)

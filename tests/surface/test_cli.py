@@ -406,6 +406,7 @@ def test_the_reference_has_every_command_and_is_the_same_everywhere() -> None:
         "events",
         "audit",
         "simulate",
+        "what-if",
         "demo",
         "policy",
         "policy validate",

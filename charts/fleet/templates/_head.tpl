@@ -15,11 +15,6 @@ spec:
     {{- include "fleet.podSecurity" . | nindent 4 }}
   {{- include "fleet.pullSecrets" . | indent 2 }}
   {{- include "fleet.headPlace" . | indent 2 }}
-  affinity:
-    nodeAffinity:
-      preferredDuringSchedulingIgnoredDuringExecution:
-        - weight: 100
-          preference: {matchExpressions: [{key: fleet/class, operator: DoesNotExist}]}
   containers:
     - name: ray-head
       image: {{ include "fleet.image" . }}

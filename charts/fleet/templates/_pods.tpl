@@ -23,8 +23,18 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Where the head goes, and what serves it: never on the fleet's GPUs if it can be helped. */}}
-{{- define "fleet.headPlace" -}}
+{{/*
+Where the head goes, and what serves it: never on the fleet's GPUs if it can be helped, and whatever it tolerates never
+on training's nodes, where it would preempt a gang's pod.
+*/}}
+{{- define "fleet.headPlace" }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms: [{matchExpressions: [{key: fleet/class, operator: NotIn, values: [training]}]}]
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        preference: {matchExpressions: [{key: fleet/class, operator: DoesNotExist}]}
 {{- with .Values.head.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}

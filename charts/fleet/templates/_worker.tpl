@@ -161,14 +161,23 @@ tolerations:
   {{- with concat $nodes.tolerations (.shape.tolerations | default list) }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- if $nodes.separate }}
+{{- $other := ternary "training" "serving" (eq .class "serving") }}
+{{- if or $nodes.separate (not $nodes.select) }}
 affinity:
+  {{- if not $nodes.select }}
+  # Whatever it tolerates: a pending pod of serving would preempt a gang's.
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms: [{matchExpressions: [{key: fleet/class, operator: NotIn, values: [{{ $other }}]}]}]
+  {{- end }}
+  {{- if $nodes.separate }}
   podAntiAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:
       - topologyKey: kubernetes.io/hostname
         labelSelector:
           matchLabels:
             fleet/cluster: {{ .root.Release.Name }}
-            fleet/class: {{ ternary "training" "serving" (eq .class "serving") }}
+            fleet/class: {{ $other }}
+  {{- end }}
 {{- end }}
 {{- end -}}

@@ -1,37 +1,87 @@
-"""The fleet's own past: the workloads of a journal, and what its services wanted, as what the twin can be fed with.
+"""The fleet's own past, from its journal: nodes, workloads, bookings, and how many replicas its services wanted.
 
-A workload's work is the time that its attempts ran, all of it where one was cut short: the journal does not tell what
-had to be done again. One that has not ended is left aside.
+A workload's work is how long its attempts ran until they were asked to leave, and all of it where one was cut short
+without saving: the journal does not tell what had to be done again. What had not ended when the journal ends does not
+end in a run either. Nodes are those of the arbiter's last look, all of them sound: when each was away is not told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from typing import TypeVar
 
+from fleet_app.arbiter import codec
+from fleet_app.arbiter.booked import BookingRecord, Stage
 from fleet_app.arbiter.journal import JournalReader
 from fleet_app.arbiter.notes import Note, What
+from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Record
 from fleet_app.arbiter.wanted import history_of
-from fleet_app.engine.errors import RequestError
+from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.engine.lifecycle import TERMINAL, Phase
-from fleet_app.engine.workload import Workload
+from fleet_app.engine.values import NOTHING, Condition, Node
+from fleet_app.engine.workload import Service, Workload
+from fleet_app.twin.chance import Spread
+from fleet_app.twin.readers.attempts import Ran, attempts
 from fleet_app.twin.readers.azure import Rate
-from fleet_app.twin.readers.reading import Aside, Reading, gathered
-from fleet_app.twin.work import Job
+from fleet_app.twin.readers.reading import Aside, Malformed, Reading, gathered
+from fleet_app.twin.work import Asked, Job, Known, Traffic
 
-AT_ONCE = 10_000
-ENDS = frozenset({What.REQUEUED, What.SUCCEEDED, What.FAILED, What.STOPPED})
+T = TypeVar("T")
+Found = Job | Traffic | Asked
+Notes = Mapping[str, Sequence[Note]]
+
+UNSTARTED = "workloads that were cancelled or refused before they ran, or ran so long ago that it is forgotten"
+FORGOTTEN = "workloads that somebody has deleted since"
+NOT_BOOKED = "bookings that never came to be"
+NOBODYS = "services that nobody announces any more"
 
 
-def journal(path: Path) -> Reading[Job]:
-    """Return the jobs of a journal, first submitted first. Raises RequestError when there is no journal."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A journal as the twin can be fed with it; `policies` is how often the policy changed in it."""
+
+    begins_at: float
+    ends_at: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    traffic: tuple[Traffic, ...]
+    bookings: tuple[Asked, ...]
+    policies: int
+    reading: Reading[Found]
+
+
+def past(path: Path, *, strict: bool = False) -> Past:
+    """Return what a journal tells. Raises RequestError when there is none, or nothing in it that could be run again.
+
+    Rows that make no sense are skipped and counted, or with `strict` refused at the first one.
+    """
     reader = _reader(path)
-    notes = _notes(reader)
-    jobs = [job_of(record, notes.get(name, ())) for name, record in reader.records().items()]
-    known = gathered((), lambda _: jobs, str(path))
-    return replace(known, found=tuple(sorted(known.found, key=_order)))
+    wrong: list[Malformed | Aside] = []
+    notes = list(_good(_notes(reader), wrong))
+    snapshot = reader.snapshot()
+    if snapshot is None or not notes:
+        raise RequestError("tells of no decision", where=str(path), fix="Give the journal of a fleet that has run")
+    when = (notes[0].at, max(notes[-1].at, snapshot.at))
+    told = _by_subject(notes)
+    everything: list[Found | Malformed | Aside] = [*wrong]
+    everything += [*_jobs(reader, told, when), *_services(reader, told, when[0]), *_bookings(reader, told)]
+    known: Reading[Found] = gathered((), lambda _: iter(everything), str(path), strict=strict)
+    return Past(
+        begins_at=when[0],
+        ends_at=when[1],
+        nodes=tuple(_sound(node) for node in snapshot.state.nodes),
+        jobs=tuple(sorted((one for one in known.found if isinstance(one, Job)), key=_order)),
+        traffic=tuple(one for one in known.found if isinstance(one, Traffic)),
+        bookings=tuple(one for one in known.found if isinstance(one, Asked)),
+        policies=sum(note.kind is What.POLICY for note in notes),
+        reading=known,
+    )
 
 
 def wanted(path: Path) -> tuple[Rate, ...]:
@@ -46,18 +96,39 @@ def wanted(path: Path) -> tuple[Rate, ...]:
     return tuple(new for old, new in zip([None, *every], every, strict=False) if old is None or old[1] != new[1])
 
 
-def job_of(record: Record, notes: Iterable[Note]) -> Job | Aside:
-    """Return a workload of the journal as it was submitted, with how long it ran in all."""
-    if record.workload.phase not in TERMINAL:
-        return Aside(why="workloads that have not ended")
-    runs = list(_runs(notes))
-    if not runs:
-        return Aside(why="workloads that never started, or so long ago that it is forgotten")
+# --- workloads ------------------------------------------------------------------------------------------------------
+
+
+def _jobs(reader: JournalReader, told: Notes, when: tuple[float, float]) -> Iterator[Job | Aside | Malformed]:
+    known = set()
+    for number, (name, text) in enumerate(reader.lines("workloads"), 1):
+        known.add(name)
+        record = _loaded(Record, text, number, f"workload {name}")
+        yield record if isinstance(record, Malformed) else job_of(record, told.get(name, ()), when)
+    for name, notes in told.items():
+        if name not in known and any(note.kind is What.SUBMITTED for note in notes):
+            yield Aside(why=FORGOTTEN)
+
+
+def job_of(record: Record, notes: Iterable[Note], when: tuple[float, float]) -> Job | Aside:
+    """Return a workload of the journal as it was submitted, with how long it ran in all and how it behaved."""
+    one, (begins_at, ends_at) = record.workload, when
+    ran = [each for each in attempts(notes) if each.started_at is not None or one.phase not in TERMINAL]
+    if not ran and one.started_at is not None:
+        ran = [_last(record)]
+    ended = one.phase in TERMINAL
+    if ended and not any(each.worked_s(ends_at) for each in ran):
+        return Aside(why=UNSTARTED)
+    worked_s = sum(each.worked_s(ends_at) for each in ran)
+    starts, leaves = ([each.start_s for each in ran], [each.leaves_s for each in ran])
     return Job(
-        workload=as_submitted(record.workload),
-        run_s=sum(ended_at - started_at for _, started_at, ended_at in runs),
-        start_s=runs[0][1] - runs[0][0],
-        fails=record.workload.phase is Phase.FAILED,
+        workload=as_submitted(one),
+        run_s=worked_s if ended else worked_s + (ends_at - begins_at) + 1.0,
+        start_s=_usual(starts),
+        leaves=Spread(median_s=_usual(leaves)),
+        clings=one.broken_drains > 0,
+        fails=one.phase is Phase.FAILED,
+        known=tuple(Known(attempt=each.number, start_s=each.start_s, leaves_s=each.leaves_s) for each in ran),
     )
 
 
@@ -67,33 +138,131 @@ def as_submitted(one: Workload) -> Workload:
     return replace(fresh, attempt=1, requeued=False, expired=False, broken_drains=0)
 
 
-def _runs(notes: Iterable[Note]) -> Iterator[tuple[float, float, float]]:
-    """Yield when each attempt that ran was admitted, started and ended."""
-    admitted_at = started_at = None
+def _last(record: Record) -> Ran:
+    """Return the last attempt of a workload of which there are no notes any more."""
+    one = record.workload
+    began_at = one.started_at or 0.0
+    return Ran(
+        number=one.attempt, admitted_at=one.admitted_at or began_at, started_at=began_at, ended_at=record.ended_at
+    )
+
+
+def _usual(seconds: Iterable[float | None]) -> float:
+    known = [each for each in seconds if each is not None]
+    return median(known) if known else 0.0
+
+
+# --- services and bookings ------------------------------------------------------------------------------------------
+
+
+def _services(reader: JournalReader, told: Notes, begins_at: float) -> Iterator[Traffic | Aside | Malformed]:
+    known = set()
+    for number, (name, text) in enumerate(reader.lines("services"), 1):
+        known.add(name)
+        demand = _loaded(Demand, text, number, f"service {name}")
+        yield demand if isinstance(demand, Malformed) else _traffic(demand, told.get(name, ()), begins_at)
+    for name, notes in told.items():
+        if name not in known and any(note.kind is What.DEMANDED for note in notes):
+            yield Aside(why=NOBODYS)
+
+
+def _traffic(demand: Demand, notes: Sequence[Note], begins_at: float) -> Traffic:
+    """Return traffic that wants as many replicas as the service did; how many requests there were is not known."""
+    changes = [note for note in notes if note.kind is What.DEMANDED]
+    before = _count(changes[0], "was") if changes else demand.wanted
+    rates = [(begins_at, before), *((note.at, _count(note, "wanted")) for note in changes)]
+    service = Service(
+        name=demand.service,
+        team=demand.team,
+        priority=0,
+        shape=demand.shape,
+        floor=demand.floor,
+        affinity=demand.affinity,
+        slice=demand.slice,
+    )
+    return Traffic(
+        service=service,
+        rates=tuple(rates),
+        slot_rate=1.0,
+        busy=1.0,
+        keeps_s=0.0,
+        start_s=Spread(median_s=_usual(_between(notes, What.GRANTED, What.GRANT_OCCUPIED))),
+        objective_s=None,
+    )
+
+
+def _between(notes: Iterable[Note], first: What, then: What) -> Iterator[float]:
+    """Yield how long it took of each grant from one thing to another."""
+    began: dict[object, float] = {}
     for note in notes:
-        if note.kind is What.ADMITTED:
-            admitted_at = note.at
-        elif note.kind is What.STARTED:
-            started_at = note.at
-        elif note.kind in ENDS and started_at is not None:
-            yield (started_at if admitted_at is None else admitted_at), started_at, note.at
-            admitted_at = started_at = None
+        if note.kind is first:
+            began[note.detail.get("grant")] = note.at
+        elif note.kind is then and note.detail.get("grant") in began:
+            yield note.at - began.pop(note.detail.get("grant"))
+
+
+def _count(note: Note, key: str) -> float:
+    number = note.detail.get(key)
+    return float(number) if isinstance(number, int) else 0.0
+
+
+def _bookings(reader: JournalReader, told: Notes) -> Iterator[Asked | Aside | Malformed]:
+    for number, (name, text) in enumerate(reader.lines("bookings"), 1):
+        record = _loaded(BookingRecord, text, number, f"booking {name}")
+        if isinstance(record, Malformed):
+            yield record
+            continue
+        asked_at = [note.at for note in told.get(name, ()) if note.kind is What.BOOKED]
+        if not asked_at or record.stage in {Stage.PROPOSED, Stage.CANCELLED, Stage.LAPSED}:
+            yield Aside(why=NOT_BOOKED)
+        else:
+            yield Asked(at=asked_at[0], ask=replace(record.ask, replaces=None))
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
 
 
 def _reader(path: Path) -> JournalReader:
-    if not path.exists():
-        raise RequestError("there is no journal", where=str(path), fix="Give the journal of a fleet's home")
+    if not path.is_file():
+        raise RequestError("there is no journal", where=str(path), fix="Give a fleet's home, or the journal.db in it")
     return JournalReader(path)
 
 
-def _notes(reader: JournalReader) -> dict[str, list[Note]]:
-    found: dict[str, list[Note]] = {}
-    after = 0
-    while entries := reader.events(after, AT_ONCE):
-        after = entries[-1].seq
-        for entry in entries:
-            found.setdefault(entry.note.subject, []).append(entry.note)
+def _loaded(kind: type[T], text: str, line: int, what: str) -> T | Malformed:
+    try:
+        return codec.load(kind, text)
+    except FaultError as error:
+        return Malformed(line=line, why=f"{what}: {error.what}")
+
+
+def _good(notes: Iterable[Note | Malformed], wrong: list[Malformed | Aside]) -> Iterator[Note]:
+    for note in notes:
+        if isinstance(note, Malformed):
+            wrong.append(note)
+        else:
+            yield note
+
+
+def _notes(reader: JournalReader) -> Iterator[Note | Malformed]:
+    for seq, at, kind, subject, detail in reader.event_lines():
+        try:
+            yield Note(at=at, kind=What(kind), subject=subject, detail=json.loads(detail))
+        except ValueError as error:
+            yield Malformed(line=seq, why=f"event {seq}: {error}")
+
+
+def _by_subject(notes: Iterable[Note]) -> dict[str, list[Note]]:
+    found: defaultdict[str, list[Note]] = defaultdict(list)
+    for note in notes:
+        found[note.subject].append(note)
     return found
+
+
+def _sound(node: Node) -> Node:
+    cards = tuple(replace(card, busy=False, becomes=None, idle_since=None) for card in node.cards)
+    return replace(
+        node, condition=Condition.READY, down_since=None, foreign=NOTHING, foreign_owners=(), cached=(), cards=cards
+    )
 
 
 def _order(job: Job) -> tuple[float, str]:

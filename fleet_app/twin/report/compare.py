@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet_app.twin.report.figures import Figures
+from fleet_app.twin.report.figures import Figures, TeamUse, Waits
 
 SAME = 0.005
 """A change of less than so much of what there was is none, for whom things are asked to have changed."""
@@ -36,18 +36,25 @@ def whole(figures: Figures) -> dict[tuple[str, str], float]:
     """Return the numbers by which whole runs are compared, by name and unit."""
     money = figures.money
     requests = sum(one.requests for one in figures.services)
+    late = sum(one.late for one in figures.services)
     return {
         ("lent and useful", "money"): money.lent,
         ("cost of preemption", "money"): money.tax,
         ("kept ready", "money"): money.held,
         ("idle", "money"): money.idle,
-        ("requests too late", "share"): sum(one.late for one in figures.services) / requests if requests else 0.0,
+        ("requests too late", "share"): late / requests if requests else 0.0,
         ("GPUs short", "GPU-min"): sum(one.short_gpu_min for one in figures.services),
+        ("of them beyond the drain contract", "GPU-min"): sum(one.overdue_gpu_min for one in figures.services),
+        ("lent", "GPU-h"): sum(one.lent_gpu_h for one in figures.classes),
+        ("of it into preemption", "share"): figures.tax_share,
         ("asked to leave", "times"): sum(one.asked for one in figures.teams),
         ("drain contracts broken", "times"): sum(one.breaks for one in figures.teams),
         ("given back within (p99)", "s"): figures.given_back.p99_s,
+        ("given back within (longest)", "s"): figures.given_back.longest_s,
         ("replica ready after a drain (p99)", "s"): figures.ready_after_drain.p99_s,
+        ("replica ready after a drain (longest)", "s"): figures.ready_after_drain.longest_s,
         ("ended", "workloads"): figures.ended,
+        ("still wait", "workloads"): sum(one.still_waiting for one in figures.waits),
     }
 
 
@@ -80,14 +87,21 @@ def _teams(before: Figures, after: Figures) -> Iterator[Row]:
             ("asked to leave", "times", [0.0 if one is None else one.asked for one in pairs]),
         ):
             yield Row(what=what, whose=name, unit=unit, before=numbers[0], after=numbers[1])
+        yield from _waited(name, pairs)
 
 
 def _waits(before: Figures, after: Figures) -> Iterator[Row]:
     old, new = ({one.size: one for one in figures.waits} for figures in (before, after))
     for size in dict.fromkeys([*old, *new]):
-        pairs = (old.get(size), new.get(size))
-        for what, numbers in (
-            ("waited (p50)", [0.0 if one is None else one.waited.p50_s for one in pairs]),
-            ("waited (p99)", [0.0 if one is None else one.waited.p99_s for one in pairs]),
-        ):
-            yield Row(what=what, whose=f"{size} GPUs", unit="s", before=numbers[0], after=numbers[1])
+        yield from _waited(f"{size} GPUs", (old.get(size), new.get(size)))
+
+
+def _waited(whose: str, pair: tuple[Waits | TeamUse | None, Waits | TeamUse | None]) -> Iterator[Row]:
+    """Yield how long somebody waited, where they got nodes in both runs, and how many still wait."""
+    old, new = pair
+    if old is not None and new is not None and old.waited.count and new.waited.count:
+        for what, key in (("waited (p50)", "p50_s"), ("waited (p99)", "p99_s")):
+            seconds = (getattr(old.waited, key), getattr(new.waited, key))
+            yield Row(what=what, whose=whose, unit="s", before=seconds[0], after=seconds[1])
+    left = [0 if one is None else one.still_waiting for one in pair]
+    yield Row(what="still wait", whose=whose, unit="workloads", before=left[0], after=left[1])

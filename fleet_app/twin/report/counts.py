@@ -39,6 +39,8 @@ class TeamCount:
     reclaimed: int = 0
     asked: int = 0
     breaks: int = 0
+    waits: list[float] = field(default_factory=list)
+    still: int = 0
 
     def figures(self, name: str, price: float) -> TeamUse:
         """Return it in numbers."""
@@ -56,6 +58,8 @@ class TeamCount:
             breaks=self.breaks,
             own_money=self.own / HOUR_S * price,
             borrowed_money=self.borrowed / HOUR_S * price,
+            waited=spread(self.waits),
+            still_waiting=self.still,
         )
 
 
@@ -111,6 +115,7 @@ class ServiceCount:
     requests: float = 0.0
     late: float = 0.0
     short_gpu_s: float = 0.0
+    overdue_gpu_s: float = 0.0
     ready: list[float] = field(default_factory=list)
 
     def figures(self, name: str, team: str) -> ServiceUse:
@@ -123,6 +128,7 @@ class ServiceCount:
             requests=self.requests,
             late=self.late,
             short_gpu_min=self.short_gpu_s / 60.0,
+            overdue_gpu_min=self.overdue_gpu_s / 60.0,
             ready=spread(self.ready),
         )
 

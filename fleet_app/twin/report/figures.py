@@ -42,7 +42,7 @@ class TeamUse:
 
     `useful` is what its gangs and jobs computed and did not lose. `reclaimed_gpus` counts GPUs that others were asked
     to give back for it, `asked` how often its own workloads were asked to leave, `breaks` how often one did not in
-    time.
+    time. `waited` is how long its workloads waited each time, `still_waiting` how many wait at the end.
     """
 
     team: str
@@ -58,6 +58,8 @@ class TeamUse:
     breaks: int
     own_money: float
     borrowed_money: float
+    waited: Spread
+    still_waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,8 @@ class Interrupted:
 class ServiceUse:
     """One service: what its requests met, and how long its replicas had to be waited for.
 
-    `short_gpu_min` is GPUs that were wanted and had no place, over time.
+    `short_gpu_min` is GPUs that were wanted and had no place, over time, `overdue_gpu_min` what of it was later than
+    the drain contract allows.
     """
 
     service: str
@@ -103,6 +106,7 @@ class ServiceUse:
     requests: float
     late: float
     short_gpu_min: float
+    overdue_gpu_min: float
     ready: Spread
 
 

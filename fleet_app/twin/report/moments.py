@@ -10,14 +10,14 @@ SIZES = (1, 7, 8, 32, 64, 128, 256, 512)
 """Up to how many GPUs workloads are counted together, by how long they waited."""
 
 
-def moment(spans: list[ClassSpan], queue: QueueSample) -> Moment:
-    """Return the fleet in one span, from what its classes had."""
+def moment(spans: list[ClassSpan], queue: QueueSample, began_at: float) -> Moment:
+    """Return the fleet in one span, from what its classes had, in a run that began at a moment."""
     seconds = spans[0].at - spans[0].began_at
     by_class = {one.node_class: one for one in spans}
     serving, training = by_class[NodeClass.SERVING], by_class[NodeClass.TRAINING]
     total = sum(one.total_gpu_s for one in spans) / seconds
     return Moment(
-        at=spans[0].began_at,
+        at=spans[0].began_at - began_at,
         serving_gpus=(serving.allocated_gpu_s + serving.draining_gpu_s - serving.lent_gpu_s) / seconds,
         training_gpus=training.allocated_gpu_s / seconds,
         lent_gpus=serving.lent_gpu_s / seconds,

@@ -150,7 +150,16 @@ def _teams(figures: Figures) -> str:
 
 
 def _services(figures: Figures) -> str:
-    head = ("Service", "Mean GPUs", "Peak", "Requests", "Too late", "GPU-minutes short", "Replica ready, 99 of 100")
+    head = (
+        "Service",
+        "Mean GPUs",
+        "Peak",
+        "Requests",
+        "Too late",
+        "GPU-minutes short",
+        "Beyond the contract",
+        "Replica ready, 99 of 100",
+    )
     rows = [
         (
             one.service,
@@ -159,6 +168,7 @@ def _services(figures: Figures) -> str:
             f"{one.requests / 1e6:,.1f}M",
             f"{one.late / one.requests if one.requests else 0.0:.3%}",
             f"{one.short_gpu_min:,.0f}",
+            f"{one.overdue_gpu_min:,.0f}",
             f"{one.ready.p99_s:,.0f} s",
         )
         for one in figures.services

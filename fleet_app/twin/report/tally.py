@@ -39,7 +39,7 @@ from fleet_app.twin.report.moments import label, moment, size_of
 from fleet_app.twin.report.spread import spread
 
 SETTLES_S = 1800.0
-"""A run begins with an empty fleet: what requests and replicas meet before this is not counted."""
+"""A run begins with an empty fleet: what requests and replicas meet before this, or its tenth part, does not count."""
 SHOWN = 48
 """Of how many workloads attempts are kept: those that had the most GPU-hours."""
 PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
@@ -47,13 +47,17 @@ PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What records do not say: the run's name, how long it was, its GPUs, the price, and whose each service is."""
+    """What records do not say: the run's name, when it began, how long it was, its GPUs, its price, whose services are.
+
+    A service is a team's by its name. Figures count moments from the beginning.
+    """
 
     name: str
     lasted_s: float
     gpus: int
     price_per_gpu_hour: float
     team_of_service: Mapping[str, str]
+    began_at: float = 0.0
 
 
 class Tally:
@@ -62,6 +66,7 @@ class Tally:
     def __init__(self, about: About) -> None:
         """Begin, with nothing told."""
         self._about = about
+        self._settled_at = about.began_at + min(SETTLES_S, about.lasted_s / 10)
         self._here: dict[str, Attempt] = {}
         self._teams: defaultdict[str, TeamCount] = defaultdict(TeamCount)
         self._classes: dict[NodeClass, ClassCount] = {kind: ClassCount() for kind in NodeClass}
@@ -93,6 +98,7 @@ class Tally:
         here = self._here[one.workload]
         here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
         self._waits[size_of(one.gpus)].append(one.waited_s)
+        self._teams[here.team].waits.append(one.waited_s)
 
     @tell.register
     def _(self, one: Started) -> None:
@@ -141,6 +147,7 @@ class Tally:
     @tell.register
     def _(self, one: Waiting) -> None:
         self._still[size_of(one.gpus)] += 1
+        self._teams[one.team].still += 1
 
     def _cost(
         self, here: Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
@@ -164,8 +171,8 @@ class Tally:
                 workload=name,
                 team=here.team,
                 kind=str(here.kind),
-                began_at=here.admitted_at,
-                ended_at=at,
+                began_at=here.admitted_at - self._about.began_at,
+                ended_at=at - self._about.began_at,
                 gpus=here.gpus,
                 ended=ended,
             )
@@ -179,7 +186,7 @@ class Tally:
 
     @tell.register
     def _(self, one: ReplicaReady) -> None:
-        if one.at - one.waited_s < SETTLES_S:
+        if one.at - one.waited_s < self._settled_at:
             return
         self._services[one.service].ready.append(one.waited_s)
         if one.drained:
@@ -188,7 +195,7 @@ class Tally:
     @tell.register
     def _(self, one: ServiceSpan) -> None:
         service, seconds = self._services[one.service], one.at - one.began_at
-        if one.began_at < SETTLES_S:
+        if one.began_at < self._settled_at:
             return
         service.gpu_s += one.granted * one.replica_gpus * seconds
         service.seconds += seconds
@@ -196,6 +203,7 @@ class Tally:
         service.requests += one.requests
         service.late += one.late
         service.short_gpu_s += max(0, one.wanted - one.granted) * one.replica_gpus * seconds
+        service.overdue_gpu_s += one.overdue_s * one.replica_gpus
 
     @tell.register
     def _(self, one: NodeLost) -> None:
@@ -238,7 +246,7 @@ class Tally:
     def _(self, one: QueueSample) -> None:
         """Close a moment: the spans of all classes come before what waits at their end."""
         if self._spans and self._spans[0].at > self._spans[0].began_at:
-            self._moments.append(moment(self._spans, one))
+            self._moments.append(moment(self._spans, one, self._about.began_at))
         self._spans = []
 
     # What it comes to.
@@ -247,8 +255,8 @@ class Tally:
         """Return what has been told so far, in numbers; attempts that go on are counted up to the end."""
         about, price = self._about, self._about.price_per_gpu_hour
         for name, here in self._here.items():
-            self._worked(here, about.lasted_s)
-            self._bar(name, here, about.lasted_s, "runs on")
+            self._worked(here, about.began_at + about.lasted_s)
+            self._bar(name, here, about.began_at + about.lasted_s, "runs on")
             here.admitted_at = here.started_at = None
         serving = self._classes[NodeClass.SERVING]
         return Figures(

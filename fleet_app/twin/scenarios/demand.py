@@ -6,7 +6,7 @@ Pure: a trace's rows are given. Luck is drawn by name, so a run is the same each
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from fleet_app.twin.chance import Chance
@@ -63,19 +63,29 @@ def repeated(rows: Sequence[tuple[float, float]], peak: float, lasts_s: float) -
     return [(at, gpus) for at, gpus in found if at < lasts_s]
 
 
+def turned(rows: Sequence[tuple[float, float]], begins_at: float) -> list[tuple[float, float]]:
+    """Return a trace's rows from a moment on, what was before it after its end; all of them where it lies outside."""
+    if len(rows) < 2:
+        return list(rows)
+    length = rows[-1][0] - rows[0][0] + (rows[1][0] - rows[0][0])
+    place = bisect_left([at for at, _ in rows], begins_at) % len(rows)
+    return [*rows[place:], *((at + length, value) for at, value in rows[:place])]
+
+
 def with_spikes(points: Points, demand: Demand, chance: Chance, lasts_s: float) -> Points:
     """Return demand with spikes on top, at random moments that do not overlap; none is higher than the peak."""
     spikes, peak = demand.spikes, float(demand.gpus_over_time.peak)
     if spikes is None:
         return points
-    more, lasts = spikes.gpus, spikes.lasts
+    lasts, parts = spikes.lasts, max(1, round(spikes.rises))
     began = list(_moments(spikes, chance, demand.name, lasts_s))
-    edges = {at for one in began for at in (one, one + lasts) if at < lasts_s}
+    edges = {at for one in began for at in (*(one + second for second in range(parts)), one + lasts) if at < lasts_s}
     starts = [at for at, _ in points]
 
     def gpus(at: float) -> float:
         base = points[max(0, bisect_right(starts, at) - 1)][1]
-        return min(peak, base + more) if any(one <= at < one + lasts for one in began) else base
+        risen = next((min(parts, int(at - one + 1e-6) + 1) for one in began if one <= at < one + lasts), 0)
+        return min(peak, base + spikes.gpus * risen / parts) if risen else base
 
     return [(at, gpus(at)) for at in sorted({*starts, *edges})]
 

@@ -1,16 +1,15 @@
 """Read a scenario: a file, the policy and the traces it names, to what the twin runs.
 
-The only module of the package that touches files. `changes` to the policy, from the file or from who asks, are made
-before the policy is checked: what a policy file may not say is refused here too.
+With `inputs` the only module of the package that touches files. `changes` to the policy, from the file or from who
+asks, are made before the policy is checked: what a policy file may not say is refused here too.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
+from typing import assert_never
 
 import yaml
 from pydantic import ValidationError
@@ -26,9 +25,15 @@ from fleet_app.policy.schema import PolicyFile
 from fleet_app.twin.chance import Chance
 from fleet_app.twin.scenarios import demand as demands
 from fleet_app.twin.scenarios.demand import Points
-from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Machines, ScenarioFile
+from fleet_app.twin.scenarios.histories import Drawn
+from fleet_app.twin.scenarios.inputs import Inputs
+from fleet_app.twin.scenarios.schema import Booking, Day, Demand, Estimate, Machines, ScenarioFile, Trace, Work
+from fleet_app.twin.scenarios.sources import Azure, History
 from fleet_app.twin.scenarios.streams import Streams, spread
 from fleet_app.twin.work import Asked, Faults, Scenario, Traffic
+
+Where = tuple[str | int, ...]
+"""A path inside the file."""
 
 Changes = Mapping[str, object]
 """Values by dotted path, such as `headroom.immediate`."""
@@ -36,12 +41,15 @@ Changes = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A scenario as it was written, the policy with all changes, and what the twin runs."""
+    """What the twin runs, its name, the policy with all changes, what an estimate rests on, and what was read."""
 
-    file: ScenarioFile
+    name: str
+    about: str
     policy: PolicyFile
     scenario: Scenario
     lasts_s: float
+    estimate: Estimate | None
+    read: tuple[str, ...] = ()
 
 
 def load(
@@ -63,19 +71,24 @@ def load(
         document.refuse(from_pydantic(error, ScenarioFile))
         raise  # not reached: pydantic never reports an error without details
     used = policy or path.parent / file.policy
-    changed = _changed(used, {**(file.changes if policy is None else {}), **(changes or {})})
+    changed = changed_policy(used, {**(file.changes if policy is None else {}), **(changes or {})})
     document.refuse(list(_problems(file, changed)))
     lasts_s = file.lasts if until is None else until
+    inputs = Inputs(path.parent, strict=file.malformed == "refuse")
+    scenario = _scenario(file, changed, inputs, (lasts_s, file.seed if seed is None else seed))
     return Loaded(
-        file=file,
+        name=file.name,
+        about=file.about,
         policy=changed,
-        scenario=_scenario(file, changed, path.parent, (lasts_s, file.seed if seed is None else seed)),
+        scenario=scenario,
         lasts_s=lasts_s,
+        estimate=file.estimate,
+        read=inputs.sentences(),
     )
 
 
-def _changed(path: Path, changes: Changes) -> PolicyFile:
-    """Return a policy with other values at some of its paths."""
+def changed_policy(path: Path, changes: Changes) -> PolicyFile:
+    """Return a policy with other values at some of its paths. Raises RequestError with every problem, one a line."""
     values = read_document(path).values
     for dotted, value in changes.items():
         *above, last = dotted.split(".")
@@ -99,10 +112,12 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
     askers += [(("work", n), one.team, one.priority) for n, one in enumerate(file.work)]
     for path, team, priority in askers:
         if team not in known:
-            yield Problem(path=(*path, "team"), what=f"no team is called {team!r}", fix=closest(team, known))
+            yield _no_team((*path, "team"), team, known)
         if priority not in policy.classes:
             fix = closest(priority, policy.classes)
             yield Problem(path=(*path, "priority"), what=f"no class is called {priority!r}", fix=fix)
+    for number, work in enumerate(file.work):
+        yield from _problems_of(work, ("work", number), known)
     for kind, names in (("demand", [one.name for one in file.demand]), ("work", [one.name for one in file.work])):
         for place, name in enumerate(names):
             if name in names[:place]:
@@ -113,7 +128,28 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
         yield Problem(path=("fleet", "per_domain"), what=what, fix="Give one a level, outermost first")
 
 
-def _scenario(file: ScenarioFile, policy: PolicyFile, beside: Path, when: tuple[float, int]) -> Scenario:
+def _problems_of(work: Work, path: Where, known: set[str]) -> Iterable[Problem]:
+    """Yield what is wrong with where a stream's work comes from."""
+    if isinstance(work.arrives, History):
+        for theirs, team in work.arrives.teams.items():
+            if team not in known:
+                yield _no_team((*path, "arrives", "teams", theirs), team, known)
+        if work.shapes:
+            what, fix = "stands beside a history, which says itself what is asked for", "Leave `shapes` out"
+            yield Problem(path=(*path, "shapes"), what=what, fix=fix)
+    elif not work.shapes:
+        what, fix = (
+            "has no shapes: nobody knows what is asked for",
+            "Add `shapes: [{nodes: 1}]`, or come from a history",
+        )
+        yield Problem(path=path, what=what, fix=fix)
+
+
+def _no_team(path: Where, team: str, known: set[str]) -> Problem:
+    return Problem(path=path, what=f"no team is called {team!r}", fix=closest(team, known))
+
+
+def _scenario(file: ScenarioFile, policy: PolicyFile, inputs: Inputs, when: tuple[float, int]) -> Scenario:
     lasts_s, seed = when
     engine, chance = to_engine(policy), Chance(seed)
     values = {name: item.value for name, item in policy.classes.items()}
@@ -122,12 +158,14 @@ def _scenario(file: ScenarioFile, policy: PolicyFile, beside: Path, when: tuple[
         nodes=nodes(file.fleet),
         jobs=Streams(
             streams=file.work,
-            values=tuple(values[one.priority] for one in file.work),
-            chance=chance,
-            lasts_s=lasts_s,
+            drawn=tuple(
+                Drawn(value=values[one.priority], per_node=file.fleet.machine.gpus, chance=chance, lasts_s=lasts_s)
+                for one in file.work
+            ),
+            rows=tuple(inputs.rows(one.arrives) if isinstance(one.arrives, History) else () for one in file.work),
         ),
         traffic=tuple(
-            _traffic(one, values[one.priority], _points(one, chance, beside, lasts_s)) for one in file.demand
+            _traffic(one, values[one.priority], _points(one, chance, inputs, lasts_s)) for one in file.demand
         ),
         bookings=tuple(_booking(one, file.fleet) for one in file.bookings if one.asked < lasts_s),
         faults=Faults(
@@ -171,33 +209,20 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
     )
 
 
-def _points(demand: Demand, chance: Chance, beside: Path, lasts_s: float) -> Points:
+def _points(demand: Demand, chance: Chance, inputs: Inputs, lasts_s: float) -> Points:
     over_time = demand.gpus_over_time
-    if isinstance(over_time, Day):
-        points = demands.day(over_time, chance, demand.name, lasts_s)
-    else:
-        points = demands.repeated(rows(beside / over_time.file), over_time.peak, lasts_s)
+    match over_time:
+        case Day():
+            points = demands.day(over_time, chance, demand.name, lasts_s)
+        case Azure():
+            points = demands.repeated(inputs.rates(over_time), over_time.peak, lasts_s)
+        case Trace():
+            points = demands.repeated(inputs.values(over_time.file), over_time.peak, lasts_s)
+        case _:
+            assert_never(over_time)
     if demand.spikes is None:
         return points
     return demands.with_spikes(points, demand, chance, lasts_s)
-
-
-def rows(path: Path) -> list[tuple[float, float]]:
-    """Return a trace's rows: a moment (ISO 8601) and a value each, under one line of headings."""
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            return [_row(cells, f"{path}:{number}") for number, cells in enumerate(csv.reader(lines), 1) if number > 1]
-    except OSError as error:
-        raise RequestError(f"cannot be read: {error.strerror}", where=str(path), fix="Correct `file`") from error
-
-
-def _row(cells: list[str], where: str) -> tuple[float, float]:
-    try:
-        at, value = cells
-        return datetime.fromisoformat(at).timestamp(), float(value)
-    except ValueError as error:
-        fix = "Write `2026-01-31T12:00:00Z,17`"
-        raise RequestError(f"is no moment and value: {error}", where=where, fix=fix) from error
 
 
 def _booking(one: Booking, fleet: Machines) -> Asked:

@@ -20,6 +20,7 @@ from fleet_app.policy.units import (
     PositiveSeconds,
     Seconds,
 )
+from fleet_app.twin.scenarios.sources import Azure, History
 
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
@@ -88,11 +89,15 @@ class Trace(Section):
 
 
 class Spikes(Section):
-    """Sudden demand on top, up to the peak: so many a week, of so many GPUs, that rise at once and last a while."""
+    """Sudden demand on top, up to the peak: so many a week, of so many GPUs, that rise within `rises` and last a while.
+
+    Where they rise at once `rises` is 0s; else in equal parts, one a second.
+    """
 
     a_week: Annotated[float, Field(ge=0.0, le=10_000.0)]
     gpus: PositiveGpus
     lasts: PositiveSeconds
+    rises: Seconds = 0.0
 
 
 class Demand(Section):
@@ -106,7 +111,7 @@ class Demand(Section):
     gpus: PositiveGpus = 1
     priority: Name = "serving-production"
     floor: Count = 0
-    gpus_over_time: Annotated[Day | Trace, Field(discriminator="source")]
+    gpus_over_time: Annotated[Day | Trace | Azure, Field(discriminator="source")]
     spikes: Spikes | None = None
     requests_per_s: Annotated[float, Field(gt=0.0)] = 4.0
     slots: Positive = 16
@@ -152,7 +157,7 @@ class Coming(Section):
 
 
 class Work(Section):
-    """One stream of gangs or backfill jobs."""
+    """One stream of gangs or backfill jobs; what they ask for is in `shapes`, or in the history that they come from."""
 
     name: Name
     team: Name
@@ -162,8 +167,8 @@ class Work(Section):
     memory: Mebibytes = 64 * 1024
     within: LevelName | None = None
     grace: PositiveSeconds = 120.0
-    shapes: Annotated[tuple[Shape, ...], Field(min_length=1)]
-    arrives: Annotated[Fixed | Coming, Field(discriminator="source")]
+    shapes: tuple[Shape, ...] = ()
+    arrives: Annotated[Fixed | Coming | History, Field(discriminator="source")]
     manners: Manners = Manners()
 
 
@@ -204,7 +209,10 @@ class Estimate(Section):
 
 
 class ScenarioFile(Section):
-    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it."""
+    """A whole file. `policy` is a path as seen from the file; `changes` puts other values at dotted paths in it.
+
+    `malformed` is whether a line of a history that nobody can make sense of is skipped, counted and shown, or refused.
+    """
 
     version: Literal[1]
     name: Name
@@ -219,4 +227,5 @@ class ScenarioFile(Section):
     bookings: tuple[Booking, ...] = ()
     breaks: Breaks = Breaks()
     span: PositiveSeconds = 3600.0
+    malformed: Literal["skip", "refuse"] = "skip"
     estimate: Estimate | None = None

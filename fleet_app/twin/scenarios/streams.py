@@ -5,51 +5,72 @@ Pure. Every workload's luck is drawn by its own name: another stream, or a longe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import merge
 from itertools import count
+from typing import assert_never
 
 from fleet_app.engine.values import Shape
 from fleet_app.engine.workload import Kind, Workload
 from fleet_app.twin.chance import Chance, Spread
+from fleet_app.twin.readers.row import Row
 from fleet_app.twin.scenarios.demand import DAY_S
-from fleet_app.twin.scenarios.schema import Fixed, Lasting, Work
+from fleet_app.twin.scenarios.histories import Drawn, came
+from fleet_app.twin.scenarios.schema import Coming, Fixed, Lasting, Work
 from fleet_app.twin.scenarios.schema import Shape as Ask
+from fleet_app.twin.scenarios.sources import History
 from fleet_app.twin.work import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """All streams of a scenario as jobs, first submitted first; they can be gone through again."""
+    """All streams of a scenario as jobs, first submitted first; they can be gone through again.
+
+    Each has what it is drawn by, and the rows of the history that it comes from, if it comes from one.
+    """
 
     streams: tuple[Work, ...]
-    values: tuple[int, ...]
-    chance: Chance
-    lasts_s: float
+    drawn: tuple[Drawn, ...]
+    rows: tuple[tuple[Row, ...], ...]
 
     def __iter__(self) -> Iterator[Job]:
         """Yield every job in the order of submission, then of name."""
-        jobs = [
-            job
-            for work, value in zip(self.streams, self.values, strict=True)
-            for job in stream(work, value, self.chance, self.lasts_s)
-        ]
-        return iter(sorted(jobs, key=lambda job: (job.workload.submitted_at, job.workload.name)))
+        streams = zip(self.streams, self.drawn, self.rows, strict=True)
+        return merge(*(stream(*one) for one in streams), key=_order)
 
 
-def stream(work: Work, value: int, chance: Chance, lasts_s: float) -> Iterator[Job]:
-    """Yield the jobs of one stream, of the priority `value`."""
-    arrives = work.arrives
-    if isinstance(arrives, Fixed):
-        for number in range(arrives.count * len(work.shapes)):
-            one = _workload(work, value, work.shapes[number % len(work.shapes)], number)
-            yield _job(work, replace(one, submitted_at=arrives.begins), arrives.runs, chance)
-        return
+def _order(job: Job) -> tuple[float, str]:
+    return job.workload.submitted_at, job.workload.name
+
+
+def stream(work: Work, drawn: Drawn, rows: Sequence[Row] = ()) -> Iterator[Job]:
+    """Yield the jobs of one stream, in order."""
+    match work.arrives:
+        case History() as history:
+            for one, row in came(work, history, rows, drawn):
+                yield replace(_job(work, one, row.run_s, drawn.chance), fails=row.failed)
+        case Fixed() as fixed:
+            yield from sorted(_fixed(work, fixed, drawn), key=_order)
+        case Coming() as coming:
+            yield from _coming(work, coming, drawn)
+        case _:
+            assert_never(work.arrives)
+
+
+def _fixed(work: Work, fixed: Fixed, drawn: Drawn) -> Iterator[Job]:
+    for number in range(fixed.count * len(work.shapes)):
+        one = _workload(work, drawn.value, work.shapes[number % len(work.shapes)], number)
+        yield _job(work, replace(one, submitted_at=fixed.begins), fixed.runs, drawn.chance)
+
+
+def _coming(work: Work, coming: Coming, drawn: Drawn) -> Iterator[Job]:
+    chance = drawn.chance
     weights = [one.weight for one in work.shapes]
-    for number, at in enumerate(_moments(arrives.a_day, chance, work.name, lasts_s)):
+    for number, at in enumerate(_moments(coming.a_day, chance, work.name, drawn.lasts_s)):
         ask = chance.of("shape", work.name, number).choices(work.shapes, weights)[0]
-        one = replace(_workload(work, value, ask, number), submitted_at=at)
-        runs_s = chance.seconds(spread(arrives.runs), "runs", one.name)
+        one = replace(_workload(work, drawn.value, ask, number), submitted_at=at)
+        runs_s = chance.seconds(spread(coming.runs), "runs", one.name)
         yield _job(work, one, max(1.0, runs_s), chance)
 
 

@@ -33,6 +33,12 @@ CASES: dict[str, tuple[list[Booking | Workload], Workload, float, bool]] = {
     "beside a part of a node there is room": ([HALF], theirs(gpus=4), 1500.0, True),
     "but no more than that": ([HALF], theirs(gpus=5), 1500.0, False),
     "the part beside goes once": ([HALF, theirs("first", 2, on=["n1"])], theirs(gpus=4), 1500.0, False),
+    "who has left by then is not in it": (
+        [HALF, theirs("first", 4, on=["n1"], max_run_s=100.0)],
+        theirs(gpus=4),
+        0.0,
+        True,
+    ),
     "what its team has beyond its part is outside": ([HALF, gang(gpus=8, on=["n1"])], theirs(gpus=1), 1500.0, False),
     "two bookings of one node leave nothing": ([HALF, booking("two", gpus=4)], theirs(gpus=1), 1500.0, False),
     "what yields comes in until its notice is due": ([booking()], lent(), 799.0, True),

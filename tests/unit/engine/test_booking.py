@@ -102,6 +102,11 @@ DECLINED: dict[str, tuple[Parts, BookingAsk, tuple[int, int, tuple[str, ...], fl
         (1, 0, ("firm",), 1120.0),
     ),
     "committed work that has nowhere to go": ([node("n1"), firm(movable=True)], booking_ask(), (1, 0, ("firm",), None)),
+    "also when its team lends, which brings no room": (
+        [node("n1"), firm(movable=True)],
+        booking_ask(transfers=[transfer("vision", 8)]),
+        (1, 0, ("firm",), None),
+    ),
     "what yields needs longer than there is": (
         [node("n1"), backfill("slow", team="vision", gpus=8, on=["n1"], grace_s=600.0)],
         booking_ask(start_at=300.0),
@@ -193,9 +198,10 @@ def test_an_offer_says_what_it_displaces_and_what_that_costs() -> None:
 
 def test_an_offer_says_what_of_the_team_is_there_already() -> None:
     ends = gang("ends", on=["n1"], max_run_s=100.0)
-    answer = asked([*nodes(2), gang("stays", on=["n2"]), ends], booking_ask(count=2))
+    stays = [gang("stays", on=["n2"]), gang("too", on=["n3"], movable=True)]
+    answer = asked([*nodes(3), *stays, ends], booking_ask(count=3))
     assert isinstance(answer, Offer)
-    assert answer.own == ("stays",)
+    assert answer.own == ("stays", "too")
 
 
 def test_who_finds_no_room_runs_again_when_the_booking_ends() -> None:

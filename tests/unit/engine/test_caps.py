@@ -52,6 +52,11 @@ CASES: dict[str, tuple[list[object], Policy, dict[str, tuple[str, ...]]]] = {
     ),
     "of two that fit alone one does": ([*H100, gang("a"), gang("b", submitted_at=1.0)], rules(h100=8), {"a": ("h0",)}),
     "backfill counts": ([*H100, backfill("old", gpus=8, on=("h0",)), backfill("b")], rules(h100=8), {}),
+    "replicas count": (
+        [*H100, node("s0", accelerator="H100", serving=True), service(team="research", gpus=8, on=("s0",)), gang("a")],
+        rules(h100=8),
+        {},
+    ),
     "another team's does not": (
         [*H100, backfill("old", gpus=8, on=("h0",), team="vision"), backfill("b")],
         rules(h100=8),
@@ -100,6 +105,30 @@ WAITS = {
         rules(h100=16),
         (Reason.QUOTA_USED, 16, 8, "h100-whole"),
         "needs 16 GPUs; team research has 8 left of its h100-whole: 8 more would do",
+    ),
+    "for all of it": (
+        [*H100, gang("old", on=("h0",)), gang("a")],
+        rules(h100=8),
+        (Reason.QUOTA_USED, 8, 0, "h100-whole"),
+        "needs 8 GPUs; team research has 0 left of its h100-whole: 8 more would do",
+    ),
+    "for the accelerator that has most left": (
+        [
+            *H100,
+            *A100,
+            gang("old", nodes=2, on=("h0", "h1")),
+            gang("half", gpus=4, on=("a0",)),
+            gang("a"),
+        ],
+        rules(h100=16, a100=8),
+        (Reason.QUOTA_USED, 8, 4, "a100-whole"),
+        "needs 8 GPUs; team research has 4 left of its a100-whole: 4 more would do",
+    ),
+    "for ever, where it may have none": (
+        [*H100, gang("a")],
+        rules(h100=0),
+        (Reason.TOO_LARGE_FOR_QUOTA, 8, 0, "h100-whole"),
+        "needs 8 GPUs; team research may never have more than 0 of h100-whole",
     ),
     "for ever": (
         [*H100, gang("a", nodes=3)],

@@ -8,6 +8,7 @@ import pytest
 
 from fleet_app.engine import life
 from fleet_app.engine.deciding import FIRST, Deciding
+from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan
 from fleet_app.engine.policy import Ordering, Policy, Pulls, Source
 from fleet_app.engine.state import FleetState
@@ -56,6 +57,13 @@ def full(rules: Policy = STRICT) -> tuple[Deciding, Workload]:
     return one, runs
 
 
+def without_room() -> Deciding:
+    """Return a full node on which one of two may end, which is not enough for who waits."""
+    one = deciding(STRICT, backfill("a", gpus=1), backfill("b", gpus=7), backfill("large", gpus=8, submitted_at=1.0))
+    carried_out(one, decided(one))
+    return one
+
+
 LATER = {
     "who asks for the same as one that was refused": BEHIND,
     "who is behind the first in a strict queue, whatever it asks for": backfill("small", gpus=1, submitted_at=5.0),
@@ -83,6 +91,27 @@ def test_it_is_decided_for_whoever_nobody_is_ahead_of(new):
     assert decided(one) is not None
 
 
+CHANGED = {
+    "who was asked to leave": ({"phase": Phase.DRAINING, "deadline_at": 60.0}, True),
+    "who was told to end at once": ({"killed": True}, True),
+    "who broke its contract": ({"broken_drains": 1}, True),
+    "who has other nodes": ({"nodes": ("n2",)}, True),
+    "but not who saved its work": ({"saved_at": 5.0}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "want"), CHANGED.values(), ids=CHANGED)
+@pytest.mark.parametrize("back", [False, True], ids=["", "as it was again"])
+def test_it_is_decided_for_whoever_changed(changes, want, back):
+    one, runs = full()
+    now = replace(runs, **changes)
+    one.workload(runs, now)
+    if back:
+        decided(one)
+        one.workload(now, runs)
+    assert (decided(one) is not None) is want
+
+
 def test_an_end_that_makes_room_for_the_first_is_decided():
     one, runs = full()
     one.workload(runs, None)
@@ -90,8 +119,7 @@ def test_an_end_that_makes_room_for_the_first_is_decided():
 
 
 def test_an_end_that_makes_no_room_is_not():
-    one = deciding(STRICT, backfill("a", gpus=1), backfill("b", gpus=7), backfill("large", gpus=8, submitted_at=1.0))
-    carried_out(one, decided(one))
+    one = without_room()
     one.workload(one.books.holding[0], None)
     assert decided(one) is None
 
@@ -101,6 +129,10 @@ def test_an_end_while_nobody_waits_is_not_decided():
     carried_out(one, decided(one))
     one.workload(one.books.holding[0], None)
     assert decided(one) is None
+
+
+def test_the_first_time_it_is_decided_whatever_there_is():
+    assert decided(Deciding(STRICT)) == Plan()
 
 
 def test_it_is_decided_when_time_alone_calls_for_it():
@@ -186,6 +218,26 @@ def test_while_something_is_booked_it_is_decided_every_time():
     facts = BESIDE["something is booked"]
     one.plan(facts, 5.0)
     assert one.plan(facts, 5.0) is not None
+
+
+def test_while_somebody_waits_for_who_leaves_every_end_is_decided():
+    rules = policy(team("research"), team("vision", nominal=0))
+    lent, small = backfill("lent", gpus=7, team="vision", on=["n1"]), backfill("small", gpus=1, on=["n1"])
+    one = deciding(rules, gang("gang", gpus=7, submitted_at=5.0))
+    for runs in (lent, small):
+        one.workload(None, runs)
+    assert [action.workload for action in decided(one).actions] == ["lent"]
+    one.workload(lent, replace(lent, phase=Phase.DRAINING, deadline_at=120.0, drained_for="gang"))
+    assert decided(one).actions == ()
+    assert decided(one) is None
+    one.workload(small, None)
+    assert decided(one) is not None
+
+
+@pytest.mark.parametrize(("now", "want"), [(0.0, []), (2000.0, ["x"])], ids=["while it lasts", "not afterwards"])
+def test_a_node_that_is_kept_out_takes_nothing(now, want):
+    plan = deciding(STRICT, gang("x")).plan(FleetState(quarantines=(quarantined("n1"),)), now)
+    assert admitted(plan) == want
 
 
 WHOLE = {

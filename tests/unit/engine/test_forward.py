@@ -155,6 +155,7 @@ NEXT: dict[str, tuple[list[object], float | None]] = {
         1100.0,
     ),
     "who runs undisturbed for a while": ([gang("x", on=["n1"], attempt=2, started_at=950.0)], 1150.0),
+    "but not who was never torn down": ([gang("x", on=["n1"], started_at=950.0)], None),
     "the start of a booking, what leads to it first": ([booking(start_at=5000.0, end_at=6000.0)], 1400.0),
     "then the notice of who is in its way": ([booking(start_at=2000.0, end_at=6000.0)], 1880.0),
     "the end of what it holds": ([booking(start_at=900.0, end_at=6000.0)], 1800.0),

@@ -149,6 +149,21 @@ def test_shares_are_asked_back_from_as_few_as_will_do() -> None:
     assert [one.workload for one in plan.actions if isinstance(one, Drain)] == ["large"]
 
 
+def test_half_a_gpu_is_asked_back_rather_than_whole_ones() -> None:
+    """R3, R5: on the A100 nobody has to leave the card, but who borrows the team's nominal elsewhere."""
+    own = team("serving", nominal=8, flavors=[FlavorQuota(flavor="h100-shared", nominal=10_000)])
+    there = [
+        small("n1", SHARED, serving=True),
+        node("n2", gpus=0, cards=cards(SHARED), accelerator="a100", serving=True),
+    ]
+    chat = service("chat", gpus=0, slice=part(share=0.5), wanted=1)
+    job, lent = sliced("job", share=0.6, on=("n1", 0), team="vision"), backfill("lent", gpus=8, on=["n3"], team="other")
+    teams = (own, team("vision", nominal=8, lending=0), team("other", nominal=0))
+    assert plan_drains(decide(state(*there, node("n3"), chat, lent), rules(*teams), 0.0)) == []
+    assert plan_drains(decide(state(*there[1:], node("n3"), chat, lent), rules(*teams), 0.0)) == ["lent"]
+    assert plan_drains(decide(state(*there, node("n3"), chat, lent, job), rules(*teams), 0.0)) == ["job"]
+
+
 def test_nobody_is_asked_while_enough_is_coming_anyway() -> None:
     chat = service("chat", gpus=0, slice=part(share=0.5), wanted=1)
     going = sliced("going", share=0.6, on=("n1", 0), phase=Phase.DRAINING, deadline_at=50.0)

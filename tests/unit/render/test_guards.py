@@ -1,4 +1,4 @@
-"""What admission refuses and what it lets pass, by its own expressions (rules K1 to K9 of docs/audit.md)."""
+"""What admission refuses and what it lets pass, by its own expressions (rules K1 to K11 of docs/audit.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleet_app.audit.judge import Bench, Request
 from fleet_app.policy.schema import PolicyFile
 from fleet_app.render import names
+from fleet_app.render.account import user
 from fleet_app.render.admission import guards
 from fleet_app.render.guards import RULES
 from tests import manifests as kube
@@ -20,6 +21,7 @@ STRICT = POLICY.model_copy(update={"kubernetes": POLICY.kubernetes.model_copy(up
 GUARDS = guards(kube.SITE, POLICY)
 BENCH = Bench(GUARDS)
 REFUSED = kube.REFUSED | kube.ONLY_OFFLINE
+PASSES = kube.PASSES | kube.PASSES_OFFLINE
 
 
 def asked(thing: kube.Object, bench: Bench = BENCH, **more: object) -> list[tuple[str, str]]:
@@ -36,7 +38,7 @@ def test_refused(rule, thing):
     assert found[rule].endswith(f" ({rule})")
 
 
-@pytest.mark.parametrize("thing", kube.PASSES.values(), ids=kube.PASSES)
+@pytest.mark.parametrize("thing", PASSES.values(), ids=PASSES)
 def test_passes(thing):
     assert asked(thing) == []
 
@@ -169,6 +171,85 @@ def test_nodes(before, after, want):
     assert [rule for rule, _ in asked(after, operation="UPDATE", before=before, held=HELD)] == want
 
 
+HEAD = user(kube.SITE)
+TAINTS = [{"key": "other", "effect": "NoExecute"}, {"key": CLASS, "value": "training", "effect": "NoSchedule"}]
+
+
+def ours(labels: kube.Object | None = None, taints: list[kube.Object] = TAINTS, **more: object) -> kube.Object:
+    """Return a node that is training's unless its labels say otherwise; `more` is of its metadata or its spec."""
+    metadata = {key: value for key, value in more.items() if key in {"annotations", "finalizers"}}
+    spec = {key: value for key, value in more.items() if key not in metadata}
+    thing = node("gpu-2", **({CLASS: "training", "a": "b"} | (labels or {})))
+    return {**thing, "metadata": thing["metadata"] | metadata, "spec": {"taints": taints, **spec}}
+
+
+def tainted(value: str | None, effect: str = "NoSchedule") -> list[kube.Object]:
+    return [TAINTS[0], {"key": CLASS, "effect": effect, **({"value": value} if value else {})}]
+
+
+CROSSED = ours({CLASS: "serving"}, tainted("serving"))
+STRANGE = {**node("web-1", a="b"), "spec": {"taints": []}}
+LOST = {**ours(), "metadata": node("gpu-2", a="b")["metadata"]}
+
+# With how often K11 is broken.
+BY_THE_HEAD = {
+    "a node crosses": (ours(), CROSSED, 0),
+    "its cards are to be cut": (ours(), ours({names.MIG_LABEL: "all-1g.10gb"}), 0),
+    "nothing changes": (ours(), ours(), 0),
+    "a node without the fleet's label gets it": (
+        STRANGE,
+        {**STRANGE, **node("web-1", **{"a": "b", CLASS: "serving"})},
+        1,
+    ),
+    "one without it gets another": (STRANGE, {**STRANGE, **node("web-1", a="c")}, 2),
+    "a node loses its class": (ours(), LOST, 1),
+    "it gets one that there is not": (ours(), ours({CLASS: "none"}), 1),
+    "another label is changed": (ours(), ours({"a": "c"}), 1),
+    "another label is added": (ours(), ours({"c": "d"}), 1),
+    "another label is taken away": (ours({"c": "d"}), ours(), 1),
+    "its taint is taken away": (ours(), ours(taints=TAINTS[:1]), 1),
+    "its taint is of another effect": (ours(), ours(taints=tainted("training", "NoExecute")), 1),
+    "its taint is of no class": (ours(), ours(taints=tainted(None)), 1),
+    "another taint is taken away": (ours(), ours(taints=TAINTS[1:]), 1),
+    "another taint is added": (ours(), ours(taints=[*TAINTS, {"key": "x", "effect": "NoExecute"}]), 1),
+    "it is cordoned": (ours(), ours(unschedulable=True), 1),
+    "a cordon is taken away": (ours(unschedulable=True), ours(), 1),
+    "an annotation is added": (ours(), ours(annotations={"a": "b"}), 1),
+    "a finalizer is added": (ours(), ours(finalizers=["a/b"]), 1),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "broken"), BY_THE_HEAD.values(), ids=BY_THE_HEAD)
+def test_what_the_head_s_account_changes_of_a_node(before, after, broken):
+    change = {"operation": "UPDATE", "before": before, "held": HELD}
+    assert [rule for rule, _ in asked(after, **change, user=HEAD)] == ["K11"] * broken
+    assert asked(after, **change, user="system:node:gpu-2") == []
+
+
+PROXY = {names.PROXY_LABEL: "true"}
+PODS_BY_THE_HEAD = {
+    "a pod takes requests": (kube.pod(), kube.pod(more_labels=PROXY), []),
+    "it takes none any more": (kube.pod(more_labels=PROXY), kube.pod(), []),
+    "a pod gets another image": (kube.pod(), with_spec(kube.pod(), containers=[kube.container(image="x")]), ["K11"]),
+    "a pod loses its class": (kube.pod(), kube.pod(labels={}), ["K11"]),
+    "a pod is noted on": (kube.pod(), kube.pod(annotations={**kube.OPT_OUTS, "a": "b"}), ["K11"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "want"), PODS_BY_THE_HEAD.values(), ids=PODS_BY_THE_HEAD)
+def test_what_the_head_s_account_changes_of_a_pod(before, after, want):
+    assert [rule for rule, _ in asked(after, operation="UPDATE", before=before, user=HEAD)] == want
+    assert asked(after, operation="UPDATE", before=before, user=f"{HEAD}s") == []
+
+
+def test_a_refusal_of_the_head_s_account_says_what_it_may():
+    ((_, message),) = asked(ours({"a": "c"}), operation="UPDATE", before=ours(), user=HEAD)
+    assert message == (
+        "Node gpu-2: system:serviceaccount:fleet:prod-arbiter may change only fleet/class, by label and taint, and "
+        "nvidia.com/mig.config. Do it as somebody who may; a node that is to cross has the label fleet/class. (K11)"
+    )
+
+
 def test_every_rule_is_asked_by_a_guard():
     assert {check.rule for guard in GUARDS for check in guard.checks} == {rule.id for rule in RULES}
 
@@ -180,9 +261,10 @@ OPTIONAL = frozenset(
     | {"controller", "livenessProbe", "exec", "command", "periodSeconds", "failureThreshold", "resources", "limits"}
     | {"nodeSelector", "tolerations", "key", "operator", "initContainers", "updateStrategy", "type", "strategy"}
     | {"terminationGracePeriodSeconds", "priorityClassName", "workerGroupSpecs", "rayClusterSpec", "maxUnavailable"}
-    | {"minAvailable", "kind", "namespace", "metadata"}
+    | {"minAvailable", "kind", "namespace", "metadata", "affinity", "effect", "value", "matchExpressions"}
+    | {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
 )
-THINGS = [*(thing for _, thing in REFUSED.values()), *kube.PASSES.values(), *kube.STRANGERS.values()]
+THINGS = [*(thing for _, thing in REFUSED.values()), *PASSES.values(), *kube.STRANGERS.values()]
 
 
 def keys(value: object) -> Iterator[str]:

@@ -180,6 +180,18 @@ def test_a_replica_waits_for_backfill_to_leave():
     assert (ready.at, ready.waited_s, ready.drained) == (125.0, 25.0, True)
 
 
+def test_a_replica_without_a_place_is_overdue_once_what_was_asked_to_leave_should_be_gone():
+    given = scenario(
+        policy(),
+        [node("s1", serving=True)],
+        traffic=[traffic(service("chat", gpus=8), (0.0, 1.0), (100.0, 3.0), (300.0, 2.0), (500.0, 1.0))],
+        ends_at=600.0,
+    )
+    spans = [(one.began_at, one.at, one.overdue_s) for one in of(told(given), ServiceSpan) if one.overdue_s]
+    grace_s, gone_s = 120.0, 5.0
+    assert spans == [(100.0, 300.0, 2 * (200.0 - grace_s - gone_s)), (300.0, 500.0, 200.0)]
+
+
 def test_what_a_service_gives_up_is_decided_about_in_the_next_cycle():
     given = scenario(
         policy(),

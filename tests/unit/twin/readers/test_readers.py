@@ -11,6 +11,7 @@ import pytest
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import Shape
 from fleet_app.twin.readers.azure import azure, digitized, scaled
+from fleet_app.twin.readers.helios import helios
 from fleet_app.twin.readers.itp import itp
 from fleet_app.twin.readers.kueue import kueue
 from fleet_app.twin.readers.openb import openb_nodes, openb_pods
@@ -50,6 +51,31 @@ def test_philly():
 def test_itp():
     reading = gathered(lines("cluster,submission_time,duration,num_gpu\ncluster04,5810,288476,16"), itp, "i.csv")
     assert reading.found == (Row(name="itp-000002", team="cluster04", submitted_at=5810.0, run_s=288_476.0, gpus=16),)
+
+
+HELIOS = """
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+7,u1,vc6YE,16,64,2,TIMEOUT,1970-01-01 00:01:00,1970-01-01 00:02:00,1970-01-01 00:12:00,600,60
+8,u1,vc6YE,0,4,1,COMPLETED,1970-01-01 00:01:00,1970-01-01 00:01:00,1970-01-01 00:02:00,60,0
+9,u2,vcpDC,1,4,1,COMPLETED,1970-01-01 00:01:00,None,1970-01-01 00:02:00,60,0
+"""
+
+
+def test_helios():
+    reading = gathered(lines(HELIOS), helios, "cluster_log.csv")
+    want = Row(
+        name="helios-7",
+        team="vc6YE",
+        submitted_at=60.0,
+        started_at=120.0,
+        run_s=600.0,
+        gpus=16,
+        nodes=2,
+        failed=True,
+    )
+    assert reading.found == (want,)
+    assert reading.aside == (("jobs without GPUs", 1),)
+    assert [(one.line, one.why) for one in reading.malformed] == [(4, "start_time is None, not a time")]
 
 
 SACCT = """

@@ -9,7 +9,9 @@ import pytest
 
 from fleet_app.twin.report import charts, page
 from fleet_app.twin.report.compare import compare
-from tests.unit.twin.report.test_tally import drained, lending
+from tests.builders import gang, node, policy
+from tests.twins import job, scenario
+from tests.unit.twin.report.test_tally import drained, figures, lending
 
 
 def outside(text: str) -> list[str]:
@@ -62,3 +64,12 @@ def test_amount_text(amount, want):
 def test_a_sweep_is_a_point_for_each_value():
     chart = charts.swept("headroom.immediate", [(0, drained()), (16, lending())])
     assert chart["data"][0]["text"] == ["0", "16"]
+
+
+def test_who_got_no_nodes_in_one_run_still_waits_there_and_is_not_said_to_have_waited_less():
+    one = job(gang("big", nodes=2))
+    before, after = (
+        figures(scenario(policy(), [node(f"n{place}") for place in range(count)], [one]), 3600.0) for count in (2, 1)
+    )
+    rows = {row.what: (row.before, row.after) for row in compare(before, after) if row.whose == "9-32 GPUs"}
+    assert rows == {"still wait": (0, 1)}

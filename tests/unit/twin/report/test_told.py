@@ -88,6 +88,7 @@ def service_span(began_at: float) -> ServiceSpan:
         ready=1,
         requests=100.0,
         late=7.0,
+        overdue_s=15.0,
     )
 
 
@@ -96,14 +97,22 @@ def test_a_service_is_short_of_replicas_without_a_place_not_of_those_that_start(
     assert (chat.team, chat.short_gpu_min, chat.late, chat.peak_gpus, chat.mean_gpus) == ("web", 2.0, 7.0, 6, 4.0)
 
 
+def test_what_was_later_than_the_contract_allows_is_told_apart():
+    (chat,) = told(service_span(0.0), service_span(SETTLES_S)).services
+    assert chat.overdue_gpu_min == 0.5
+
+
 def test_what_requests_meet_in_an_empty_fleet_is_not_counted():
     (chat,) = told(service_span(0.0), service_span(SETTLES_S)).services
     assert chat.requests == 100.0
 
 
+TENTH_S = 720.0
+
+
 def test_replicas_that_were_wanted_in_an_empty_fleet_are_not_counted():
     ready = [
-        ReplicaReady(at=at, service="chat", gpus=2, waited_s=60.0, drained=True) for at in (SETTLES_S, SETTLES_S + 60.0)
+        ReplicaReady(at=at, service="chat", gpus=2, waited_s=60.0, drained=True) for at in (TENTH_S, TENTH_S + 60.0)
     ]
     found = told(*ready)
     assert found.services[0].ready.count == 1
@@ -115,7 +124,7 @@ def test_headroom_is_what_is_idle_or_kept_on_serving_s_nodes():
         span(total=36_000.0, idle=7200.0, held=10_800.0, allocated=18_000.0, lent=3600.0),
         span(NodeClass.TRAINING, total=36_000.0, idle=36_000.0),
     ]
-    found = moment(spans, QueueSample(at=3600.0, waiting=2, waiting_gpus=16, running=1))
+    found = moment(spans, QueueSample(at=3600.0, waiting=2, waiting_gpus=16, running=1), 0.0)
     assert (found.headroom_gpus, found.serving_gpus, found.lent_gpus) == (5.0, 4.0, 1.0)
     assert (found.idle_gpus, found.waiting_gpus, found.stranded_share) == (12.0, 16, 0.1)
 

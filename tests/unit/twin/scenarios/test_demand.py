@@ -75,6 +75,27 @@ def test_a_spike_rises_at_once_is_no_higher_than_the_peak_and_is_over_in_time():
     assert {gpus for _, gpus in found} == {500.0, 1000.0}
 
 
+def test_a_spike_may_rise_in_equal_parts_one_a_second():
+    one = asks(spikes={"a_week": 1, "gpus": 400, "lasts": "20m", "rises": "4s"})
+    found = demand.with_spikes([(0.0, 500.0)], one, Chance(3), 7 * 24 * HOUR)
+    (_, began), rest = found[0], found[1:]
+    assert [gpus for _, gpus in rest[:5]] == [600.0, 700.0, 800.0, 900.0, began]
+    assert [at - rest[0][0] for at, _ in rest[:5]] == pytest.approx([0.0, 1.0, 2.0, 3.0, 1200.0])
+
+
+TURNED = {
+    "from a moment on, what was before it after the end": (110.0, [(110.0, 4.0), (120.0, 2.0), (130.0, 1.0)]),
+    "from the next row where none is at the moment": (105.0, [(110.0, 4.0), (120.0, 2.0), (130.0, 1.0)]),
+    "as it is where the moment is before it": (50.0, [(100.0, 1.0), (110.0, 4.0), (120.0, 2.0)]),
+    "as it is where the moment is after it": (121.0, [(100.0, 1.0), (110.0, 4.0), (120.0, 2.0)]),
+}
+
+
+@pytest.mark.parametrize(("begins_at", "want"), TURNED.values(), ids=TURNED)
+def test_a_trace_is_turned(begins_at, want):
+    assert demand.turned([(100.0, 1.0), (110.0, 4.0), (120.0, 2.0)], begins_at) == want
+
+
 def test_rates_are_those_for_which_just_so_many_gpus_are_wanted():
     one = asks(gpus=2, requests_per_s=4.0, busy=0.5)
     assert demand.rates(one, [(0.0, 200.0)]) == ((0.0, 200.0),)  # 100 replicas, half of 4 a second each

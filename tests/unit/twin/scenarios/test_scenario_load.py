@@ -9,7 +9,7 @@ import pytest
 
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import NodeClass
-from fleet_app.twin.scenarios.load import load, rows
+from fleet_app.twin.scenarios.load import load
 
 CLUSTERS = Path(__file__).resolve().parents[4] / "clusters"
 OURS = sorted((CLUSTERS / "scenarios").glob("*.yaml"))
@@ -120,12 +120,90 @@ def test_a_share_of_jobs_clings(tmp_path):
     assert 0.3 < sum(clings) / len(clings) < 0.7
 
 
-def test_a_trace_s_row_that_is_none_is_refused_with_its_line(tmp_path):
-    path = tmp_path / "trace.csv"
-    path.write_text("time_utc,requests\n2024-05-12T00:07:12Z,1208\nyesterday,12\n")
+TRACE = "time_utc,requests\n2024-05-12T00:07:12Z,1208\nyesterday,12\n2024-05-12T00:14:24Z,1456\n"
+PHILLY = "timestamp,duration,num_gpus,cluster\n2017-10-01 00:00:00,60,1,7f04ca\n2017-10-01 00:01:00,60,none,7f04ca\n"
+
+
+def from_history(**changes: str) -> str:
+    said = {"source": "philly", "file": "jobs.csv", **changes}
+    arrives = "{" + ", ".join(f"{key}: {value}" for key, value in said.items()) + "}"
+    return "work:\n  - {name: work, team: batch, kind: backfill, priority: training-backfill, arrives: " + arrives + "}"
+
+
+def asks(over_time: str, **changes: str) -> str:
+    more = "".join(f", {key}: {value}" for key, value in changes.items())
+    return f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {over_time}{more}}}"
+
+
+def with_files(folder: Path, rest: str) -> Path:
+    (folder / "trace.csv").write_text(TRACE)
+    (folder / "jobs.csv").write_text(PHILLY)
+    return written(folder, rest)
+
+
+def test_malformed_lines_are_skipped_counted_and_shown(tmp_path):
+    path = with_files(tmp_path, from_history() + "\n" + asks("{source: trace, file: trace.csv, peak: 10}"))
+    assert load(path).read == (
+        f"{tmp_path}/jobs.csv: 1 read",
+        f"{tmp_path}/jobs.csv: 1 malformed and skipped",
+        f"{tmp_path}/jobs.csv:3: num_gpus is none, not a whole number",
+        f"{tmp_path}/trace.csv: 2 read",
+        f"{tmp_path}/trace.csv: 1 malformed and skipped",
+        f"{tmp_path}/trace.csv:3: is no moment and value: Invalid isoformat string: 'yesterday'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rest", "where"),
+    [(from_history(), "jobs.csv:3"), (asks("{source: trace, file: trace.csv, peak: 10}"), "trace.csv:3")],
+    ids=["a job", "a value"],
+)
+def test_malformed_lines_are_refused_where_the_scenario_says_so(tmp_path, rest, where):
     with pytest.raises(RequestError) as caught:
-        rows(path)
-    assert caught.value.where == f"{path}:3"
+        load(with_files(tmp_path, rest + "\nmalformed: refuse"))
+    assert caught.value.where == f"{tmp_path}/{where}"
+
+
+HISTORIES_WRONG = {
+    "shapes beside a history": (
+        from_history().replace("arrives", "shapes: [{nodes: 1}], arrives"),
+        "stands beside a history",
+    ),
+    "neither shapes nor a history": (stream(shapes="[]"), "has no shapes"),
+    "a team of ours that is none": (from_history(teams="{7f04ca: bach}"), "no team is called 'bach'"),
+    "a team of theirs that is none": (from_history(teams="{7f04cb: batch}"), "has no teams called 7f04cb"),
+    "a queue of theirs that is none": (from_history(only="{queues: [short]}"), "has no queues called short"),
+    "a file that is not there": (from_history(file="no.csv"), "cannot be read"),
+    "a file of another format": (from_history(file="trace.csv"), "says nothing that is of use: "),
+    "a format that nobody knows": (from_history(source="lsf"), "lsf"),
+    "the most less than the least": (from_history(only="{gpus: {least: 8, most: 4}}"), "must have `most` no less"),
+    "a moment without a zone": (
+        asks("{source: azure, file: trace.csv, peak: 10, begins: 2024-05-13}"),
+        "must be a moment with its zone",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rest", "want"), HISTORIES_WRONG.values(), ids=HISTORIES_WRONG)
+def test_what_is_wrong_with_a_history_is_said(tmp_path, rest, want):
+    with pytest.raises(RequestError) as caught:
+        load(with_files(tmp_path, rest))
+    assert want in str(caught.value)
+    assert caught.value.fix or "problems" in str(caught.value)
+
+
+def test_two_streams_of_one_history_read_it_once(tmp_path):
+    gangs = from_history(only="{gpus: {least: 8}}").replace("name: work", "name: gangs")
+    path = with_files(tmp_path, from_history() + "\n" + gangs.split("\n")[1])
+    assert len(load(path).read) == 3
+
+
+def test_a_service_s_requests_begin_when_they_are_told_to(tmp_path):
+    rows = "time_utc,requests_per_minute\n2024-05-12T00:00:00Z,10\n2024-05-12T12:00:00Z,40\n2024-05-13T00:00:00Z,20\n"
+    (tmp_path / "requests.csv").write_text(rows)
+    over_time = "{source: azure, file: requests.csv, peak: 100, begins: 2024-05-12T12:00:00Z}"
+    (found,) = load(written(tmp_path, asks(over_time, busy="0.5"))).scenario.traffic
+    assert found.rates == ((0.0, 200.0), (43_200.0, 100.0), (86_400.0, 50.0), (129_600.0, 200.0))
 
 
 def test_a_trace_is_demand(tmp_path):
