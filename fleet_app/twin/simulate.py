@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fleet_app.engine.values import NodeClass
 from fleet_app.twin.report.closed import Assumed, Closed, closed
 from fleet_app.twin.report.counts import HOUR_S
 from fleet_app.twin.report.figures import Figures
@@ -44,6 +45,7 @@ def about(loaded: Loaded) -> About:
         gpus=sum(node.capacity.gpus for node in scenario.nodes),
         price_per_gpu_hour=_price(loaded),
         team_of_service={one.service.name: one.service.team for one in scenario.traffic},
+        serving=frozenset(node.name for node in scenario.nodes if node.node_class is NodeClass.SERVING),
     )
 
 

@@ -15,7 +15,10 @@ HOUR_S = 3600.0
 
 @dataclass(slots=True)
 class Attempt:
-    """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short."""
+    """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short.
+
+    `on_serving` is the share of its nodes that are serving's; once it was cut short, that of those that it had then.
+    """
 
     team: str
     kind: Kind
@@ -23,6 +26,8 @@ class Attempt:
     admitted_at: float | None = None
     started_at: float | None = None
     cut_by: Cause | None = None
+    on_serving: float = 0.0
+    cut_on_serving: float = 0.0
 
 
 @dataclass(slots=True)

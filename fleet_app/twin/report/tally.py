@@ -6,7 +6,7 @@ Knows records. Does not know how figures are shown, nor the engine beyond the na
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
@@ -49,7 +49,8 @@ PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
 class About:
     """What records do not say: the run's name, when it began, how long it was, its GPUs, its price, whose services are.
 
-    A service is a team's by its name. Figures count moments from the beginning.
+    A service is a team's by its name. Figures count moments from the beginning; `serving` are the nodes that are
+    serving's then.
     """
 
     name: str
@@ -57,6 +58,7 @@ class About:
     gpus: int
     price_per_gpu_hour: float
     team_of_service: Mapping[str, str]
+    serving: frozenset[str] = frozenset()
     began_at: float = 0.0
 
 
@@ -68,6 +70,7 @@ class Tally:
         self._about = about
         self._settled_at = about.began_at + min(SETTLES_S, about.lasted_s / 10)
         self._here: dict[str, Attempt] = {}
+        self._serving = set(about.serving)
         self._teams: defaultdict[str, TeamCount] = defaultdict(TeamCount)
         self._classes: dict[NodeClass, ClassCount] = {kind: ClassCount() for kind in NodeClass}
         self._services: defaultdict[str, ServiceCount] = defaultdict(ServiceCount)
@@ -97,6 +100,7 @@ class Tally:
     def _(self, one: Admitted) -> None:
         here = self._here[one.workload]
         here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
+        here.on_serving = self._share(one.nodes)
         self._waits[size_of(one.gpus)].append(one.waited_s)
         self._teams[here.team].waits.append(one.waited_s)
 
@@ -105,7 +109,8 @@ class Tally:
         here = self._here[one.workload]
         here.started_at = one.at
         if here.cut_by is not None and here.admitted_at is not None:
-            self._cost(here, here.cut_by, restarting=(one.at - here.admitted_at) * here.gpus)
+            cost = Cut(restarting=(one.at - here.admitted_at) * here.gpus)
+            self._cost(here, here.cut_by, here.cut_on_serving, cost)
             here.cut_by = None
 
     @tell.register
@@ -118,7 +123,7 @@ class Tally:
     @tell.register
     def _(self, one: Shrunk) -> None:
         here = self._here[one.workload]
-        self._cost(here, Cause.DRAINED, leaving=(one.at - one.asked_at) * one.gpus)
+        self._cost(here, Cause.DRAINED, self._share(one.nodes), Cut(leaving=(one.at - one.asked_at) * one.gpus))
         self._given_back.append(one.at - one.asked_at)
 
     @tell.register
@@ -126,7 +131,7 @@ class Tally:
         here = self._here[one.workload]
         leaving_s = 0.0 if one.asked_at is None else one.at - one.asked_at
         self._cuts[one.cause].count += 1
-        self._cost(here, one.cause, lost=one.lost_gpu_s, leaving=leaving_s * one.gpus)
+        self._cost(here, one.cause, here.on_serving, Cut(lost=one.lost_gpu_s, leaving=leaving_s * one.gpus))
         if one.cause is Cause.DRAINED:
             self._given_back.append(leaving_s)
         team = self._teams[here.team]
@@ -134,7 +139,8 @@ class Tally:
         team.breaks += one.broke
         self._worked(here, one.at, lost_gpu_s=one.lost_gpu_s + leaving_s * one.gpus)
         self._bar(one.workload, here, one.at, str(one.cause))
-        here.admitted_at, here.started_at, here.cut_by = None, None, one.cause
+        here.admitted_at, here.started_at = None, None
+        here.cut_by, here.cut_on_serving = one.cause, here.on_serving
 
     @tell.register
     def _(self, one: Ended) -> None:
@@ -149,15 +155,18 @@ class Tally:
         self._still[size_of(one.gpus)] += 1
         self._teams[one.team].still += 1
 
-    def _cost(
-        self, here: Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
-    ) -> None:
+    def _share(self, nodes: Sequence[str]) -> float:
+        """Return the share of some nodes that are serving's."""
+        return sum(name in self._serving for name in nodes) / len(nodes)
+
+    def _cost(self, here: Attempt, cause: Cause, on_serving: float, cost: Cut) -> None:
+        """Count what a cut cost; what is lent is counted on serving's nodes, and so is what preemption costs of it."""
         cut = self._cuts[cause]
-        cut.lost += lost
-        cut.leaving += leaving
-        cut.restarting += restarting
+        cut.lost += cost.lost
+        cut.leaving += cost.leaving
+        cut.restarting += cost.restarting
         if here.kind is Kind.BACKFILL and cause in PREEMPTED:
-            self._tax_gpu_s += lost + leaving + restarting
+            self._tax_gpu_s += (cost.lost + cost.leaving + cost.restarting) * on_serving
 
     def _worked(self, here: Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
         if here.started_at is not None:
@@ -212,6 +221,7 @@ class Tally:
     @tell.register
     def _(self, one: Crossed) -> None:
         self._happened[f"nodes gone over to {one.to}"] += 1
+        (self._serving.add if one.to is NodeClass.SERVING else self._serving.discard)(one.node)
 
     @tell.register
     def _(self, one: Booked) -> None:
