@@ -10,6 +10,7 @@ EASY is `easy`, to which no peer gives a reference.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -74,14 +75,18 @@ def rows(trace: str) -> tuple[Row, ...]:
     return read(TRACES / f"{trace}.csv.gz", reader, strict=True).found
 
 
-def scenario(peer: Peer) -> Scenario:
-    """Return a peer's run as a scenario of ours."""
-    nodes = (
-        Node(name=f"n{number:03d}", node_class=NodeClass.TRAINING, domains=(), capacity=Shape(gpus=GPUS))
-        for number in range(peer.nodes)
-    )
+def scenario(peer: Peer, some: Sequence[Row] | None = None) -> Scenario:
+    """Return a peer's run as a scenario of ours; of some jobs only, where they are given."""
     begins_at = OCTOBER if peer.trace == "philly_oct" else 0.0
-    return Scenario(policy=policy(peer), nodes=tuple(nodes), jobs=jobs(peer), begins_at=begins_at)
+    return Scenario(policy=policy(peer), nodes=nodes(peer.nodes), jobs=jobs(peer, some), begins_at=begins_at)
+
+
+def nodes(count: int) -> tuple[Node, ...]:
+    """Return so many nodes, all of one place."""
+    return tuple(
+        Node(name=f"n{number:03d}", node_class=NodeClass.TRAINING, domains=(), capacity=Shape(gpus=GPUS))
+        for number in range(count)
+    )
 
 
 def policy(peer: Peer) -> Policy:
@@ -97,8 +102,8 @@ def policy(peer: Peer) -> Policy:
     )
 
 
-def jobs(peer: Peer) -> tuple[Job, ...]:
-    """Return the jobs of the peer's trace, each of which declares how long it runs where that matters."""
+def jobs(peer: Peer, some: Sequence[Row] | None = None) -> tuple[Job, ...]:
+    """Return the jobs of the peer's trace, or some of them; each declares how long it runs where that matters."""
     casting = Casting(
         per_node=GPUS,
         bundles=whole_and_rest if peer.packs == "helios" else equal,
@@ -107,7 +112,8 @@ def jobs(peer: Peer) -> tuple[Job, ...]:
         team=ALL,
         declares=peer.order in {"sjf", "easy"},
     )
-    return tuple(replace(job, workload=replace(job.workload, grace_s=0.0)) for job in casting.jobs(rows(peer.trace)))
+    found = casting.jobs(rows(peer.trace) if some is None else some)
+    return tuple(replace(job, workload=replace(job.workload, grace_s=0.0)) for job in found)
 
 
 def figures(records: list[Record]) -> Figures:

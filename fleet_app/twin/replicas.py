@@ -6,16 +6,18 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from math import ceil
 
 from fleet_app.engine import life
-from fleet_app.engine.forecast import WEEK_S, History
-from fleet_app.engine.headroom import growth_gpus
+from fleet_app.engine.forecast import EXACT, WEEK_S, History
+from fleet_app.engine.headroom import growth_gpus, immediate_gpus
 from fleet_app.engine.workload import Grant, Service
 from fleet_app.twin.clock import What
 from fleet_app.twin.pulling import pull_s
 from fleet_app.twin.queueing import late_share, replicas_for
-from fleet_app.twin.record import ReplicaReady, ServiceSpan
+from fleet_app.twin.record import Demanded, Foreseen, ReplicaReady, ServiceSpan
 from fleet_app.twin.world import Serving, World
 
 GONE_S = 5.0
@@ -63,6 +65,7 @@ def _wants(world: World, serving: Serving, needed: int) -> None:
     wanted = max(service.floor, needed, past[0][1] if past else 0)
     if wanted != service.wanted:
         world.fleet.put_service(replace(service, wanted=wanted))
+        world.tell(Demanded(at=world.now, service=service.name, gpus=wanted * service.shape.gpus))
         _follow(world, serving)
         world.woken = True
 
@@ -75,18 +78,36 @@ def _follow(world: World, serving: Serving) -> None:
     for _ in range(min(-more, len(serving.missing))):
         serving.missing.pop()
     surplus = len(serving.ready) - service.wanted
-    _entered(world, serving, _ended(serving, service, surplus) if surplus > 0 else service)
+    _entered(world, serving, _ended(world, serving, service, surplus) if surplus > 0 else service)
 
 
-def _ended(serving: Serving, service: Service, count: int) -> Service:
-    """Let so many replicas end, those that came last first, and those that do not answer yet before all others."""
+def _ended(world: World, serving: Serving, service: Service, count: int) -> Service:
+    """Let so many replicas end, those that came last first, and those that do not answer yet before all others.
+
+    They may be there for a moment more.
+    """
     latest = list(reversed(serving.ready))
     latest.sort(key=serving.ready.__getitem__)
-    names = set(latest[:count])
-    for name in names:
+    for name in latest[:count]:
         _forget(serving, name)
+        if serving.traffic.stops_s > 0.0:
+            world.agenda.put(world.now + serving.traffic.stops_s, What.VACATED, f"{service.name}/{name}")
+    return service if serving.traffic.stops_s > 0.0 else _idle(service, set(latest[:count]))
+
+
+def _idle(service: Service, names: AbstractSet[str]) -> Service:
+    """Return a service in whose grants of these names nobody is any more."""
     grants = [replace(one, occupied=False) if one.name in names else one for one in service.grants]
     return replace(service, grants=tuple(grants))
+
+
+def vacated(world: World, which: str) -> None:
+    """Let the last process of a replica that ended be gone; another may start in its place."""
+    name, _, grant = which.rpartition("/")
+    serving, service = world.serving[name], world.fleet.services[name]
+    if grant not in serving.ready:
+        settle(world, serving)
+        _entered(world, serving, _idle(service, {grant}))
 
 
 def _forget(serving: Serving, name: str) -> None:
@@ -165,7 +186,27 @@ def node_lost(world: World, node: str) -> None:
 
 
 def sampled(world: World) -> None:
-    """Note what is wanted now, and by how much that may grow within a start-up (S7); do so again later."""
+    """Look at what is wanted now and may be soon, and do so again later; with a forecast, what is kept follows (S7).
+
+    As far ahead as a forecast does: for a start-up, in whole samples (F6).
+    """
+    headroom, every_s = world.policy.headroom, world.scenario.sample_s
+    if headroom.quantile is not None:
+        _foresee(world)
+    world.tell(
+        Foreseen(
+            at=world.now,
+            within_s=max(1, ceil(headroom.startup_s / every_s - EXACT)) * every_s,
+            quantile=headroom.quantile,
+            growth_gpus=world.fleet.growth_gpus,
+            kept_gpus=immediate_gpus(headroom, world.fleet.growth_gpus),
+        )
+    )
+    world.agenda.put(world.now + every_s, What.SAMPLED, "")
+
+
+def _foresee(world: World) -> None:
+    """Note what is wanted now, and by how much that may grow within a start-up."""
     every_s, before = world.scenario.sample_s, world.fleet.demand
     wanted = float(sum(one.wanted * one.shape.gpus for one in world.fleet.services.values()))
     kept = () if before is None else before.wanted_gpus[-int(KEPT_S // every_s) :]
@@ -174,7 +215,6 @@ def sampled(world: World) -> None:
     growth = growth_gpus(world.policy.headroom, world.fleet.demand, world.now)
     world.woken = world.woken or growth != world.fleet.growth_gpus
     world.fleet.growth_gpus = growth
-    world.agenda.put(world.now + every_s, What.SAMPLED, "")
 
 
 def settle(world: World, serving: Serving) -> None:

@@ -14,14 +14,15 @@ from fleet_app.engine.deciding import Deciding
 from fleet_app.engine.plan import Plan
 from fleet_app.twin import attempts, carry, machines, pulling, replicas
 from fleet_app.twin.clock import Happening, What
-from fleet_app.twin.record import QueueSample, Record, Waiting
+from fleet_app.twin.committing import Committing
+from fleet_app.twin.record import Committed, QueueSample, Record, Waiting
 from fleet_app.twin.work import Job, Scenario
 from fleet_app.twin.world import Serving, World
 
 Progress = Callable[[float, int], None]
 """Told now and then: the moment that the run has come to, and how many events there were."""
 
-TOLD_EVERY = 2_000
+TOLD_EVERY = 100
 """After how many events progress is told."""
 
 QUIET = frozenset({What.SAVED, What.SPAN_ENDS, What.DEMANDED, What.SAMPLED, What.READY})
@@ -37,6 +38,10 @@ class Run:
         self._deciding = None if plainly else Deciding(scenario.policy)
         if self._deciding is not None:
             self.world.fleet.watch(self._deciding)
+        at = scenario.commits_at
+        self._committing = None if at is None else Committing(scenario.policy, at)
+        if self._committing is not None:
+            self.world.fleet.watch(self._committing)
         self.events = 0
         self.decisions = 0
         self.submitted = 0
@@ -53,7 +58,8 @@ class Run:
         for number, asked in enumerate(world.scenario.bookings):
             world.agenda.put(asked.at, What.BOOKING_ASKED, str(number))
         world.agenda.put(world.now + world.scenario.span_s, What.SPAN_ENDS, "")
-        if world.scenario.traffic and world.policy.headroom.quantile is not None:
+        headroom = world.policy.headroom
+        if world.scenario.traffic and (headroom.quantile is not None or headroom.immediate_gpus):
             world.agenda.put(world.now, What.SAMPLED, "")
         world.agenda.put(world.now, What.DUE, "")
         self.take_next()
@@ -103,6 +109,8 @@ class Run:
         if world.woken:
             world.woken = False
             self._look_around()
+            if self._committing is not None:
+                self._commit(self._committing)
             plan = self._plan(due=due)
             if plan is not None:
                 self.decisions += 1
@@ -116,6 +124,13 @@ class Run:
         slicing = world.policy.slicing
         if world.fleet.has_cards and world.fleet.note_idle_cards(world.now) and slicing is not None:
             world.due(world.now + slicing.settle_s)
+
+    def _commit(self, committing: Committing) -> None:
+        """Let teams commit what fits inside their nominal; to the engine it is somebody else who comes to wait."""
+        for new in committing.due(self.world.now):
+            self.world.fleet.drop(new.name)
+            self.world.fleet.put(new)
+            self.world.tell(Committed(at=self.world.now, workload=new.name, team=new.team, gpus=new.gpus))
 
     def _plan(self, *, due: bool) -> Plan | None:
         """Return what the engine decides now; None where nothing has happened that could change it."""
@@ -227,5 +242,6 @@ _TO_OTHERS: dict[What, Callable[[World, str], None]] = {
     What.NODE_BACK: machines.back,
     What.PULLED: pulling.pulled,
     What.READY: replicas.ready,
+    What.VACATED: replicas.vacated,
     What.DEMANDED: replicas.demanded,
 }

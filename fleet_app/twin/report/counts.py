@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Kind
 from fleet_app.twin.record import Cause
+from fleet_app.twin.report.effort import HOUR_S, EffortCount
 from fleet_app.twin.report.figures import ClassUse, Interrupted, Money, ServiceUse, TeamUse
 from fleet_app.twin.report.spread import spread
-
-HOUR_S = 3600.0
 
 
 @dataclass(slots=True)
 class Attempt:
     """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short.
 
-    `on_serving` is the share of its nodes that are serving's; once it was cut short, that of those that it had then.
+    `serving_share` is the share of its nodes that are serving's, `cut_on_serving` that of those that it had last.
     """
 
     team: str
@@ -26,7 +25,9 @@ class Attempt:
     admitted_at: float | None = None
     started_at: float | None = None
     cut_by: Cause | None = None
-    on_serving: float = 0.0
+    sm_active: float | None = None
+    tflops: float | None = None
+    serving_share: float = 0.0
     cut_on_serving: float = 0.0
 
 
@@ -46,8 +47,9 @@ class TeamCount:
     breaks: int = 0
     waits: list[float] = field(default_factory=list)
     still: int = 0
+    effort: EffortCount = field(default_factory=EffortCount)
 
-    def figures(self, name: str, price: float) -> TeamUse:
+    def figures(self, name: str, price: float, peak_tflops: float | None) -> TeamUse:
         """Return it in numbers."""
         return TeamUse(
             team=name,
@@ -65,6 +67,7 @@ class TeamCount:
             borrowed_money=self.borrowed / HOUR_S * price,
             waited=spread(self.waits),
             still_waiting=self.still,
+            effort=self.effort.figures(peak_tflops, price),
         )
 
 
@@ -80,8 +83,9 @@ class ClassCount:
     down: float = 0.0
     lent: float = 0.0
     stranded: list[float] = field(default_factory=list)
+    effort: EffortCount = field(default_factory=EffortCount)
 
-    def figures(self, kind: NodeClass) -> ClassUse:
+    def figures(self, kind: NodeClass, price: float, peak_tflops: float | None) -> ClassUse:
         """Return it in numbers."""
         return ClassUse(
             node_class=str(kind),
@@ -93,6 +97,7 @@ class ClassCount:
             down_gpu_h=self.down / HOUR_S,
             lent_gpu_h=self.lent / HOUR_S,
             stranded_share=sum(self.stranded) / len(self.stranded) if self.stranded else 0.0,
+            effort=self.effort.figures(peak_tflops, price),
         )
 
     def money(self, price: float, tax_gpu_s: float) -> Money:

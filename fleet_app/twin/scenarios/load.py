@@ -49,6 +49,7 @@ class Loaded:
     scenario: Scenario
     lasts_s: float
     estimate: Estimate | None
+    peak_tflops: float | None = None
     read: tuple[str, ...] = ()
 
 
@@ -83,6 +84,7 @@ def load(
         scenario=scenario,
         lasts_s=lasts_s,
         estimate=file.estimate,
+        peak_tflops=file.fleet.machine.peak_tflops,
         read=inputs.sentences(),
     )
 
@@ -116,6 +118,8 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
         if priority not in policy.classes:
             fix = closest(priority, policy.classes)
             yield Problem(path=(*path, "priority"), what=f"no class is called {priority!r}", fix=fix)
+    if file.commits is not None:
+        yield from _commits(file.commits, policy)
     for number, work in enumerate(file.work):
         yield from _problems_of(work, ("work", number), known)
     yield from _problems_of_bookings(file.bookings, known)
@@ -127,6 +131,16 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
     if levels != given:
         what = f"has {given} numbers for {levels} topology levels"
         yield Problem(path=("fleet", "per_domain"), what=what, fix="Give one a level, outermost first")
+
+
+def _commits(name: str, policy: PolicyFile) -> Iterable[Problem]:
+    rules = policy.classes.get(name)
+    if rules is None:
+        fix = closest(name, policy.classes)
+        yield Problem(path=("commits",), what=f"no class is called {name!r}", fix=fix)
+    elif rules.yields:
+        what = f"is {name!r}, which yields, so that nothing is committed at it"
+        yield Problem(path=("commits",), what=what, fix="Name a class that does not yield")
 
 
 def _problems_of(work: Work, path: Where, known: set[str]) -> Iterable[Problem]:
@@ -187,6 +201,7 @@ def _scenario(file: ScenarioFile, policy: PolicyFile, inputs: Inputs, when: tupl
         ends_at=lasts_s,
         seed=seed,
         span_s=file.span,
+        commits_at=None if file.commits is None else values[file.commits],
     )
 
 
@@ -216,6 +231,9 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
         busy=demand.busy,
         keeps_s=demand.keeps,
         start_s=spread(demand.start),
+        stops_s=demand.stops,
+        sm_active=demand.sm_active,
+        tflop_a_request=demand.tflop_a_request,
         objective_s=demand.objective,
     )
 

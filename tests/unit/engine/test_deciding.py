@@ -12,8 +12,9 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan
 from fleet_app.engine.policy import Ordering, Policy, Pulls, Source
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Condition, Departure
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, booking, failure, gang, nodes, policy, quarantined, service, team
+from tests.builders import backfill, booking, failure, gang, node, nodes, policy, quarantined, service, team
 
 NOTHING_BESIDE = FleetState()
 STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64), team("serving", nominal=8))
@@ -22,8 +23,8 @@ STRICT = policy(team("research", nominal=64, strict=True), team("vision", nomina
 def deciding(rules: Policy, *waiting: Workload, count: int = 1) -> Deciding:
     """Return the decisions on so many nodes, for these who wait."""
     found = Deciding(rules)
-    for node in nodes(count):
-        found.node(None, node)
+    for each in nodes(count):
+        found.node(None, each)
     for one in waiting:
         found.workload(None, one)
     return found
@@ -218,6 +219,28 @@ def test_while_something_is_booked_it_is_decided_every_time():
     facts = BESIDE["something is booked"]
     one.plan(facts, 5.0)
     assert one.plan(facts, 5.0) is not None
+
+
+def test_it_is_decided_when_a_node_or_a_service_comes_or_changes():
+    one, _ = full()
+    for change in (
+        lambda: one.node(None, node("n9")),
+        lambda: one.node(node("n9"), node("n9", condition=Condition.CORDONED)),
+        lambda: one.service(None, service("chat")),
+        lambda: one.service(service("chat"), service("chat", wanted=1)),
+    ):
+        assert decided(one) is None
+        change()
+        assert decided(one) is not None
+
+
+def test_after_a_decision_from_all_facts_the_next_is_made_too():
+    one, runs = full()
+    assert decided(one) is None
+    goes = Departure(node="n1", why="it is old")
+    leaving = FleetState(departures=(goes,), nodes=tuple(nodes(1)), workloads=(runs,))
+    assert one.plan(leaving, 0.0) is not None
+    assert decided(one) is not None
 
 
 def test_while_somebody_waits_for_who_leaves_every_end_is_decided():

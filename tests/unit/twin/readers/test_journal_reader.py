@@ -9,7 +9,7 @@ import pytest
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.journal import Journal, Snapshot
-from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Job, Record
 from fleet_app.engine.errors import RequestError
@@ -17,9 +17,10 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
+from fleet_app.twin.readers.attempts import attempts
 from fleet_app.twin.readers.journal import FORGOTTEN, NOBODYS, UNSTARTED, past, wanted
 from fleet_app.twin.work import Known
-from tests.builders import gang, node, shape
+from tests.builders import gang, node, shape, used
 
 ENDED = {"a": Phase.SUCCEEDED, "b": Phase.FAILED, "c": Phase.RUNNING, "d": Phase.STOPPED, "e": Phase.QUEUED}
 
@@ -30,7 +31,7 @@ def path(tmp_path):
     book = Book()
     for number, (name, phase) in enumerate(ENDED.items()):
         one = replace(gang(name, submitted_at=float(7 + number)), phase=phase, attempt=2, requeued=True)
-        book.put(Record(workload=one, job=Job(entrypoint="true")))
+        book.put(Record(workload=one, job=Job(entrypoint="true"), saves=5 * (name == "a")))
     book.demands.put("chat", Demand(service="chat", team="serving", shape=shape(2), wanted=1, floor=1, at=130.0))
     told = [
         (10.0, What.ARBITER, "arbiter", {}),
@@ -51,6 +52,7 @@ def path(tmp_path):
         (30.0, What.FAILED, "b", {}),
         (20.0, What.STARTED, "c", {}),
         (130.0, What.DEMANDED, "chat", {"was": 3, "wanted": 1}),
+        (134.0, What.GRANT_IDLE, "chat", {"grant": "g1"}),
         (150.0, What.POLICY, "arbiter", {}),
     ]
     for at, kind, subject, detail in told:
@@ -58,7 +60,8 @@ def path(tmp_path):
     for minute, gpus in ((1, 4), (2, 4), (3, 6)):
         book.wanted.put(f"{minute:012d}", gpus)
     kept = Journal(tmp_path / "journal.db")
-    state = FleetState(nodes=(node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1))))
+    nodes = (node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1)))
+    state = FleetState(nodes=nodes, usage=(used("c", 70), used("chat", 40)))
     kept.commit(book, Snapshot(at=160.0, state=state, plan=Plan()))
     kept.close()
     return tmp_path / "journal.db"
@@ -70,17 +73,30 @@ def spoil(path, statement, *values):
     db.close()
 
 
-def test_jobs_are_as_they_were_submitted_and_work_until_they_were_asked_to_leave(path):
+def test_jobs_are_as_they_were_submitted_and_work_until_they_had_saved(path):
     found = [(one.workload, one.run_s, one.start_s, one.fails) for one in past(path).jobs[:2]]
     assert found == [
-        (gang("a", submitted_at=7.0), 75.0, 7.5, False),
+        (gang("a", submitted_at=7.0), 76.0, 7.5, False),
         (gang("b", submitted_at=8.0), 10.0, 0.0, True),
     ]
 
 
 def test_how_each_attempt_behaved_is_kept(path):
-    want = (Known(attempt=1, start_s=5.0, leaves_s=5.0), Known(attempt=2, start_s=10.0))
+    want = (Known(attempt=1, start_s=5.0, leaves_s=5.0, saves_s=1.0), Known(attempt=2, start_s=10.0))
     assert past(path).jobs[0].known == want
+
+
+def test_work_was_saved_as_often_as_it_was_beside_when_it_had_to_leave(path):
+    assert {one.workload.name: one.save_every_s for one in past(path).jobs[:2]} == {"a": 19.0, "b": None}
+
+
+def test_who_never_started_or_had_to_leave_would_do_so_as_others_do(path):
+    others = [one for one in past(path).jobs if one.workload.name != "a"]
+    assert {one.workload.name: (one.start_s, one.leaves.median_s) for one in others} == {
+        "b": (0.0, 5.0),
+        "c": (0.0, 5.0),
+        "e": (2.5, 5.0),
+    }
 
 
 def test_what_has_not_ended_does_not_end_in_the_history(path):
@@ -107,7 +123,13 @@ def test_a_service_wants_what_it_wanted_when_it_did(path):
         1,
     )
     assert one.rates == ((10.0, 2.0), (15.0, 3.0), (130.0, 1.0))
-    assert (one.start_s.median_s, one.objective_s) == (2.0, None)
+    assert (one.start_s.median_s, one.stops_s, one.objective_s) == (2.0, 4.0, None)
+
+
+def test_who_is_measured_at_the_end_computes_as_much_all_the_time(path):
+    known = past(path)
+    assert {one.workload.name: one.sm_active for one in known.jobs} == {"a": None, "b": None, "c": 0.7, "e": None}
+    assert [one.sm_active for one in known.traffic] == [0.4]
 
 
 def test_changes_of_the_policy_are_counted(path):
@@ -144,3 +166,33 @@ def test_a_journal_without_a_decision_is_said(tmp_path):
     Journal(tmp_path / "journal.db").close()
     with pytest.raises(RequestError, match="tells of no decision"):
         past(tmp_path / "journal.db")
+
+
+def note(at: float, kind: What, **detail: object) -> Note:
+    return Note(at=at, kind=kind, subject="x", detail={"attempt": 1, **detail})
+
+
+ATTEMPTS = {
+    "one that never got its room is none": ([note(1.0, What.ADMITTED), note(9.0, What.WITHDRAWN)], []),
+    "one that was killed has not saved": (
+        [note(1.0, What.ADMITTED), note(3.0, What.STARTED), note(5.0, What.DRAINING), note(9.0, What.REQUEUED)],
+        [(2.0, 4.0, None, 6.0)],
+    ),
+    "one that goes on works until now": (
+        [note(1.0, What.ADMITTED), note(3.0, What.STARTED)],
+        [(2.0, None, None, 97.0)],
+    ),
+    "one that was asked to move left when it liked": (
+        [note(0.0, What.STARTED), note(5.0, What.MOVING), note(50.0, What.ACKNOWLEDGED), note(52.0, What.REQUEUED)],
+        [(0.0, None, None, 50.0)],
+    ),
+    "one that was killed before it began did not work": (
+        [note(1.0, What.ADMITTED), note(2.0, What.DRAINING), note(3.0, What.REQUEUED)],
+        [(None, 1.0, None, 0.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("notes", "want"), ATTEMPTS.values(), ids=ATTEMPTS)
+def test_attempts(notes, want):
+    assert [(one.start_s, one.leaves_s, one.saves_s, one.worked_s(100.0)) for one in attempts(notes)] == want

@@ -33,7 +33,7 @@ def told(*records: Record) -> Figures:
         gpus=8,
         price_per_gpu_hour=1.0,
         team_of_service={"chat": "web"},
-        serving=frozenset({"n1"}),
+        class_of_node={"n1": NodeClass.SERVING},
     )
     tally = Tally(about)
     for record in records:

@@ -78,6 +78,8 @@ WRONG = {
     "a class that the policy does not know": (stream(priority="high"), "no class is called 'high'"),
     "a key that is not known": ("speed: 3", "'speed' is not a known key"),
     "a name that is there twice": (stream() + "\n  " + stream().split("\n  ")[1], "'work' is there twice"),
+    "a class to commit at that the policy does not know": ("commits: training-comitted", "no class is called"),
+    "a class to commit at that yields": ("commits: training-backfill", "which yields, so that nothing is committed"),
     "no duration": ("span: 60", "must be a duration with its unit"),
     "a booking of a team that the policy does not know": (booked(team="bach"), "no team is called 'bach'"),
     "a transfer from a team that the policy does not know": (booked(lender="bach"), "no team is called 'bach'"),
@@ -90,6 +92,11 @@ def test_what_is_wrong_is_said(tmp_path, rest, want):
     with pytest.raises(RequestError) as caught:
         load(written(tmp_path, rest))
     assert want in str(caught.value)
+
+
+def test_teams_may_commit_what_fits_inside_their_nominal(tmp_path):
+    assert load(written(tmp_path, "commits: training-committed")).scenario.commits_at == 50_000
+    assert load(written(tmp_path)).scenario.commits_at is None
 
 
 def test_domains_have_to_be_given_for_each_level(tmp_path):
@@ -231,3 +238,23 @@ def test_a_trace_is_demand(tmp_path):
     rates = load(path).scenario.traffic[0].rates
     assert 300 < len(rates) < 500
     assert rates[0][0] == 0.0
+
+
+def test_how_work_saves_and_replicas_stop_is_as_it_is_written(tmp_path):
+    day = "{source: day, peak: 8, trough: 2, low: []}"
+    demand = f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {day}, stops: 9s}}"
+    scenario = load(written(tmp_path, stream(manners="{saves: 5s, step: 2s}") + "\n" + demand)).scenario
+    job = next(iter(scenario.jobs))
+    assert (job.saves_s, job.step_s, scenario.traffic[0].stops_s) == (5.0, 2.0, 9.0)
+
+
+def test_what_hours_are_used_for_is_as_it_is_written(tmp_path):
+    day = "{source: day, peak: 8, trough: 2, low: []}"
+    known = "sm_active: 0.5, tflop_a_request: 40"
+    demand = f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {day}, {known}}}"
+    path = written(tmp_path, stream(manners="{sm_active: 0.8, model_tflops: 400}") + "\n" + demand)
+    path.write_text(path.read_text().replace("per_domain: [4, 2]", "per_domain: [4, 2], machine: {peak_tflops: 989}"))
+    loaded = load(path)
+    job, chat = next(iter(loaded.scenario.jobs)), loaded.scenario.traffic[0]
+    assert (job.sm_active, job.tflops, loaded.peak_tflops) == (0.8, 400.0, 989.0)
+    assert (chat.sm_active, chat.tflop_a_request) == (0.5, 40.0)
