@@ -49,6 +49,12 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         0.0,
         {("n1", 0): SEVENTHS},
     ),
+    "for who comes first, where there is one card only": (
+        [small("n1", ()), CHAT, service("late", gpus=0, slice=part(share=0.5), wanted=1)],
+        RULES,
+        0.0,
+        {("n1", 0): SEVENTHS},
+    ),
     "not where the policy does not say so": ([small("n1", ()), CHAT], policy(slicing=Slicing()), 0.0, {}),
     "not one that whole work is on": (
         [node("n1", gpus=1, cards=[BUSY], accelerator="h100", serving=True), CHAT],
