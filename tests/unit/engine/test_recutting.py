@@ -49,11 +49,16 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         0.0,
         {("n1", 0): SEVENTHS},
     ),
-    "for who comes first, where there is one card only": (
-        [small("n1", ()), CHAT, service("late", gpus=0, slice=part(share=0.5), wanted=1)],
+    "one after another: who comes first may have another card than who has only one": (
+        [
+            small("n1", (), serving=False),
+            node("n2", gpus=1, cards=cards(()), accelerator="a100"),
+            sliced("first", share=0.9, submitted_at=1.0),
+            sliced("then", share=0.5, submitted_at=2.0, accelerator="a100"),
+        ],
         RULES,
         0.0,
-        {("n1", 0): SEVENTHS},
+        {("n1", 0): ("shared",), ("n2", 0): ("shared",)},
     ),
     "not where the policy does not say so": ([small("n1", ()), CHAT], policy(slicing=Slicing()), 0.0, {}),
     "not one that whole work is on": (
