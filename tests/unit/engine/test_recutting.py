@@ -68,6 +68,16 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         {},
     ),
     "not on training's nodes for a replica": ([small("n1", (), serving=False), CHAT], RULES, 0.0, {}),
+    "though one of serving's is there, whose card is in use": (
+        [
+            small("n1", (), serving=False),
+            node("n2", gpus=1, cards=[BUSY], accelerator="h100", serving=True),
+            CHAT,
+        ],
+        RULES,
+        0.0,
+        {},
+    ),
     "not for a partition that the card cannot have": (
         [small("n1", ()), replace(CHAT, slice=part(profile="1g.18gb"))],
         RULES,
