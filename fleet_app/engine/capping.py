@@ -41,10 +41,7 @@ def wait_for(
 def _eviction(ledger: Ledger, workload: Workload, accelerator: str, is_open: Callable[[Node], bool]) -> Eviction | None:
     """Return where it would have room, and who leaves for that and for the caps; None where all would be too few."""
     assert ledger.caps is not None
-    asked = replace(workload, accelerator=None) if workload.groups else workload
-    nodes = [node for node in uncapped(ledger, asked) if node.accelerator.lower() == accelerator]
-    find = mixed_reclaim.find if workload.groups else reclaim.find
-    found = find(ledger, asker(ledger, workload), nodes, is_open)
+    found = _room(ledger, workload, accelerator, is_open)
     if found is None:
         return None
     here = [one for one in ledger.holding if _counts(ledger, one, accelerator)]
@@ -54,6 +51,16 @@ def _eviction(ledger: Ledger, workload: Workload, accelerator: str, is_open: Cal
     others = [one for one in here if one.name not in names]
     more = _victims(ledger, workload, _without(ledger, short, [*leaving, *found.victims]), others)
     return None if more is None else Eviction(nodes=found.nodes, victims=(*found.victims, *more))
+
+
+def _room(ledger: Ledger, workload: Workload, accelerator: str, is_open: Callable[[Node], bool]) -> Eviction | None:
+    """Return where it has room, and who leaves there; what asks for no GPUs may be on any accelerator (P7)."""
+    if not workload.groups:
+        able = [node for node in uncapped(ledger, workload) if node.accelerator.lower() == accelerator]
+        return reclaim.find(ledger, asker(ledger, workload), able, is_open)
+    nodes = uncapped(ledger, replace(workload, accelerator=None))
+    spelled = next(node.accelerator for node in nodes if node.accelerator.lower() == accelerator)
+    return mixed_reclaim.find(ledger, asker(ledger, replace(workload, accelerator=spelled)), nodes, is_open)
 
 
 def _victims(ledger: Ledger, workload: Workload, short: dict[str, int], here: Sequence[Workload]) -> Victims | None:

@@ -10,7 +10,7 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
-from tests.builders import backfill, gang, node, policy, service, sliced, state, team
+from tests.builders import backfill, gang, node, policy, service, shape, sliced, state, team
 
 
 def capped(of: Quota, **caps: int) -> Quota:
@@ -171,6 +171,19 @@ def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus
     wait = plan.wait_of("a")
     assert wait is not None
     assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
+
+
+@pytest.mark.parametrize("named", [None, "H100"], ids=["of any accelerator", "of one that it names"])
+def test_of_several_shapes_what_asks_for_no_gpus_may_be_on_any_node(named: str | None) -> None:
+    """V9, P7: the parameter server finds CPUs only on a node without the capped accelerator."""
+    there = [node(f"h{number}", accelerator="H100", cpus=8) for number in range(2)]
+    beside = [node("c0", gpus=0, cpus=64), node("a0", accelerator="A100", cpus=8)]
+    parts = {"ps": (1, shape(0, cpus=16)), "actors": (1, shape(8, cpus=8))}
+    own = backfill("own", gpus=8, on=("h0",))
+    asks = gang("x", groups=parts, accelerator=named)
+    plan = decide(state(*there, *beside, own, asks), rules(h100=8, a100=0), 100.0)
+    assert drained(plan) == ["own"]
+    assert {hold.node for hold in plan.holds} == {"c0", "h1"}
 
 
 def test_nobody_is_asked_where_all_would_not_be_enough_or_enough_leave_already() -> None:
