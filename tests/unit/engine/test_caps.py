@@ -173,6 +173,12 @@ def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus
     assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
 
 
+def test_what_comes_free_of_a_cap_is_kept_on_nodes_of_that_accelerator() -> None:
+    plan = decide(state(*A100, *H100[:2], backfill("own", gpus=8, on=("h0",)), gang("a")), rules(h100=8, a100=0), 100.0)
+    assert drained(plan) == ["own"]
+    assert [hold.node for hold in plan.holds] == ["h1"]
+
+
 @pytest.mark.parametrize("named", [None, "H100"], ids=["of any accelerator", "of one that it names"])
 def test_of_several_shapes_what_asks_for_no_gpus_may_be_on_any_node(named: str | None) -> None:
     """V9, P7: the parameter server finds CPUs only on a node without the capped accelerator."""
