@@ -173,6 +173,14 @@ def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus
     assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
 
 
+def test_who_leaves_for_a_cap_is_on_that_accelerator() -> None:
+    there = [node(f"a{number}", accelerator="A100") for number in range(2)]
+    own = backfill("own", gpus=8, on=("a0",), started_at=0.0)
+    cheap = backfill("cheap", gpus=8, on=("h0",), started_at=90.0)
+    plan = decide(state(*there, *H100, own, cheap, gang("a", accelerator="A100")), rules(a100=8), 100.0)
+    assert drained(plan) == ["own"]
+
+
 def test_what_comes_free_of_a_cap_is_kept_on_nodes_of_that_accelerator() -> None:
     plan = decide(state(*A100, *H100[:2], backfill("own", gpus=8, on=("h0",)), gang("a")), rules(h100=8, a100=0), 100.0)
     assert drained(plan) == ["own"]
