@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine.caps import Caps
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason, Shrink
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
+from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.values import Condition
 from tests.builders import backfill, gang, node, policy, service, shape, sliced, state, team
 
@@ -345,3 +347,37 @@ def test_slices_are_under_no_cap_of_whole_gpus() -> None:
     under = replace(rules(h100=0), slicing=None)
     assert placed(decide(state(*H100, sliced("job", share=0.5)), under, 10.0)) == {}
     assert decide(state(*H100, backfill("cpu", gpus=0)), under, 10.0).wait_of("cpu") is None
+
+
+def books_of(**caps: int) -> Caps:
+    """Return the caps of team research on these nodes, with nothing used."""
+    entries = rules(**caps).quotas
+    return Caps(QuotaTree.build(entries), {one.name: one for one in (*H100, *A100)}, entries)
+
+
+@pytest.mark.parametrize(("kind", "want"), [("H100", 16), ("A100", 8), ("B200", 0), ("H200", 0)])
+def test_what_somebody_has_of_an_accelerator_is_on_its_nodes(kind: str, want: int) -> None:
+    one = backfill("x", gpus=8, on=("h0", "a0", "h1", "gone"))
+    assert books_of(h100=8).gpus(one, kind) == want
+
+
+def test_who_waits_keeps_what_comes_free_once() -> None:
+    books = books_of(h100=8)
+    for name in ("a", "b", "a"):
+        books.keep(gang(name), "H100")
+    assert [(one.name, kind) for one, kind in books.kept] == [("a", "h100"), ("b", "h100")]
+
+
+def test_what_those_ahead_ask_for_is_lacking_too() -> None:
+    books = books_of(h100=8)
+    assert books.short("research", "H100", 8) == {}
+    assert books.short("research", "H100", 8, [gang("ahead")]) == {"research": 8}
+    assert books.short("research", "H100", 8, [gang("ahead", team="vision")]) == {}
+
+
+def test_what_a_cap_just_allows_waits_for_nodes_and_not_for_ever() -> None:
+    closed = replace(H100[1], condition=Condition.CORDONED)
+    plan = decide(state(H100[0], closed, gang("old", on=("h0",)), gang("a", nodes=2)), rules(h100=16), 10.0)
+    wait = plan.wait_of("a")
+    assert wait is not None
+    assert wait.reason is Reason.NO_ROOM
