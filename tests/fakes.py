@@ -95,6 +95,8 @@ class FakeCluster:
                 BundleView(node_id=node_id if up else None, shape=shape, slice=group.part)
                 for (node_id, shape), up in zip(group.bundles, alive, strict=True)
             ),
+            replica=group.name if group.service else "",
+            service=group.service,
         )
 
     def create_group(
@@ -140,6 +142,8 @@ class FakeCluster:
         group = world.groups[group_id]
         if group.gone_at is not None:
             return
+        if group.service:
+            raise BrokenError(f"{group.name} is Serve's own to remove")
         if world.adopted.get(group_id):
             raise BrokenError(f"{group.name} is removed under the replica {world.adopted[group_id]}")
         alive = all(world.nodes[node_id].alive for node_id, _ in group.bundles)
@@ -157,8 +161,10 @@ class FakeCluster:
         if not left and (deadline_at is None or world.now < deadline_at):
             raise BrokenError(f"{group.name} is removed under the job {job_id}")
 
-    def users_of(self, node_id: str) -> tuple[str, ...]:
-        return ("actor Somebody",) if self._world.nodes[node_id].foreign.gpus else ()
+    def users_of(self, node_id: str, ours: frozenset[str]) -> tuple[str, ...]:
+        somebody = ["actor Somebody"] if self._world.nodes[node_id].foreign.gpus else []
+        foreign = [group for group in self._standing() if group.bundles[0][0] == node_id and group.group_id not in ours]
+        return tuple(somebody + sorted(f"placement group {group.name}" for group in foreign))
 
 
 class FakeJobs:

@@ -131,7 +131,10 @@ class FakeJob:
 
 @dataclass(slots=True, kw_only=True)
 class FakeGroup:
-    """A placement group; `gone_at` is when it was removed. `device` is the GPU that Ray put its share of one on."""
+    """A placement group; `gone_at` is when it was removed. `device` is the GPU that Ray put its share of one on.
+
+    `service` is whose replica it is when Serve made it.
+    """
 
     group_id: str
     name: str
@@ -140,6 +143,7 @@ class FakeGroup:
     gone_at: float | None = None
     part: Slice | None = None
     device: int | None = None
+    service: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,6 +251,7 @@ class World:
             self.demands[service] = replace(demand, at=self.now)
             granted, fences = self.grants.get(service, (0, ()))
             mine = sorted(group_id for group_id, owner in self.adopted_for.items() if owner == service)
+            mine += self.alone(service)
             while len(mine) > max(0, demand.wanted):
                 self.leave(mine.pop())
             for fence in fences:
@@ -263,8 +268,25 @@ class World:
         self.log.append((self.now, "replica", service))
         return True
 
+    def start_alone(self, service: str, name: str, shape: Shape) -> str:
+        """Let Serve start a replica by itself on a node; return the id of the group that it makes for it."""
+        self.made += 1
+        group_id = f"{self.made:036x}"
+        bundles = ((self.node(name).node_id, shape),)
+        replica = f"serve:SERVE_REPLICA::{service}#{self.made}"
+        self.groups[group_id] = FakeGroup(
+            group_id=group_id, name=replica, bundles=bundles, made_at=self.now, service=service
+        )
+        return group_id
+
+    def alone(self, service: str) -> list[str]:
+        """Return the ids of the groups that Serve made for replicas of a service that run."""
+        return [group.group_id for group in self.groups.values() if group.service == service and group.gone_at is None]
+
     def leave(self, group_id: str) -> None:
         """Let the replica in a group end."""
+        if group_id in self.groups and self.groups[group_id].service:
+            self.groups[group_id].gone_at = self.now
         self.adopted.pop(group_id, None)
         self.adopted_for.pop(group_id, None)
 

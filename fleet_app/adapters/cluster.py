@@ -1,8 +1,8 @@
 """Ray's nodes and placement groups, as the arbiter sees and makes them.
 
 Whole GPUs, parts of cards, thousandths of a CPU, MiB of memory on this side; Ray's floats and bytes on the other.
-Groups are pinned: bundle i on the one node that is named for it. Does not know workloads or services, only the prefix
-of the names of the fleet's own groups. Works in a driver and in an actor, in Ray namespace `fleet`.
+Groups are pinned: bundle i on the one node that is named for it. Does not know workloads or services, only whose
+replica a group of Serve's own making says that it is for. Works in a driver and in an actor, in Ray namespace `fleet`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.state import list_tasks
 
-from fleet_app.adapters import private
+from fleet_app.adapters import private, serve_names
 from fleet_app.adapters.groups import Groups
 from fleet_app.arbiter.ports import BundleView, ClusterView, GroupView, NodeView
 from fleet_app.engine.cards import MIG, WHOLE_SHARE, Slice
@@ -74,17 +74,16 @@ class RayCluster:
         remove_placement_group(PlacementGroup(private.group_id(group_id)))
         self._groups.note(group_id)
 
-    def users_of(self, node_id: str) -> tuple[str, ...]:
-        """Return who holds GPUs of a node without the fleet: actors, tasks and groups, sorted.
+    def users_of(self, node_id: str, ours: frozenset[str]) -> tuple[str, ...]:
+        """Return who holds GPUs of a node outside of the groups with the ids `ours`: actors, tasks and groups, sorted.
 
         Tasks are found by Ray's state API; when it does not answer they are missing here.
         """
-        groups = self._groups.look(private.resources())
-        fleet = frozenset(group.group_id for group in groups if _is_ours(group))
+        foreign = [group for group in self._groups.look(private.resources()) if group.group_id not in ours]
         found = {
-            *_foreign_groups(groups, node_id),
-            *_foreign_actors(fleet, node_id),
-            *_foreign_tasks(fleet, node_id),
+            *_groups_on(foreign, node_id),
+            *_foreign_actors(ours, node_id),
+            *_foreign_tasks(ours, node_id),
         }
         return tuple(sorted(found))
 
@@ -118,6 +117,15 @@ def _shape(resources: Mapping[str, float]) -> Shape:
     )
 
 
+def _demanded(resources: Mapping[str, float]) -> Shape:
+    """Return the shape of a bundle that Serve asked for itself, parts rounded up as services say their demands."""
+    return Shape(
+        gpus=_shape(resources).gpus,
+        cpu_milli=math.ceil(round(resources.get("CPU", 0.0) * 1000, 3)),
+        memory_mib=math.ceil(resources.get("memory", 0.0) / MIB),
+    )
+
+
 def _slices(resources: Mapping[str, float]) -> dict[str, int]:
     """Return parts of cards as the arbiter counts them: partitions by their resource, GPUs in ten-thousandths."""
     partitions = {
@@ -146,20 +154,23 @@ def _resources(shape: Shape, part: Slice | None) -> dict[str, float]:
 
 
 def _group(group: private.GroupFact) -> GroupView:
+    replica = serve_names.replica_of(group.name)
     return GroupView(
         group_id=group.group_id,
         # Somebody else's group may bear a name like ours, in another namespace: it must not pass for ours.
         name=group.name if group.namespace == contract.RAY_NAMESPACE else f"{group.namespace}:{group.name}",
         state=group.state,
         bundles=tuple(
-            BundleView(node_id=bundle.node_id, shape=_shape(bundle.resources), slice=_part(bundle.resources))
+            BundleView(
+                node_id=bundle.node_id,
+                shape=_shape(bundle.resources) if replica is None else _demanded(bundle.resources),
+                slice=_part(bundle.resources),
+            )
             for bundle in group.bundles
         ),
+        replica="" if replica is None else replica.name,
+        service="" if replica is None else replica.service,
     )
-
-
-def _is_ours(group: private.GroupFact) -> bool:
-    return group.namespace == contract.RAY_NAMESPACE and contract.is_fleet_group(group.name)
 
 
 # Making a group.
@@ -231,21 +242,21 @@ def _until(deadline: float, holds: Callable[[], bool]) -> bool:
 # Who uses GPUs without us.
 
 
-def _foreign_groups(groups: Iterable[private.GroupFact], node_id: str) -> Iterator[str]:
+def _groups_on(groups: Iterable[private.GroupFact], node_id: str) -> Iterator[str]:
     for group in groups:
         here = [bundle for bundle in group.bundles if bundle.node_id == node_id]
-        if not _is_ours(group) and any(private.gpus_in(bundle.resources) > 0 for bundle in here):
+        if any(private.gpus_in(bundle.resources) > 0 for bundle in here):
             yield f"placement group {group.name or group.group_id}"
 
 
-def _foreign_actors(fleet_groups: frozenset[str], node_id: str) -> Iterator[str]:
+def _foreign_actors(ours: frozenset[str], node_id: str) -> Iterator[str]:
     for actor in private.actors("ALIVE"):
-        if actor.node_id == node_id and actor.gpus > 0 and actor.group_id not in fleet_groups:
+        if actor.node_id == node_id and actor.gpus > 0 and actor.group_id not in ours:
             name = f"{actor.class_name} {actor.name}".strip()
             yield f"actor {name} (pid {actor.pid}, job {actor.job_id})"
 
 
-def _foreign_tasks(fleet_groups: frozenset[str], node_id: str) -> Iterator[str]:
+def _foreign_tasks(ours: frozenset[str], node_id: str) -> Iterator[str]:
     here: list[tuple[str, str, str | bool | int | float]] = [
         ("state", "=", "RUNNING"),
         ("node_id", "=", node_id),
@@ -263,5 +274,5 @@ def _foreign_tasks(fleet_groups: frozenset[str], node_id: str) -> Iterator[str]:
     except private.RAY_ERRORS:
         return
     for task in tasks:
-        if private.gpus_in(task.required_resources or {}) > 0 and task.placement_group_id not in fleet_groups:
+        if private.gpus_in(task.required_resources or {}) > 0 and task.placement_group_id not in ours:
             yield f"task {task.name} (pid {task.worker_pid}, job {task.job_id})"

@@ -16,7 +16,7 @@ from ray._raylet import PlacementGroupID
 from ray.util.placement_group import PlacementGroup
 
 from fleet_app.adapters.serve_demand import MIB, Ask, part_of, shape_of
-from fleet_app.engine.cards import Slice
+from fleet_app.engine.cards import WHOLE_SHARE, Slice
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import NodeClass, Shape
 from fleet_app.worker.contract import CLASS_LABEL, GRANT_GROUP, HOLD_GROUP, Fence, grant_group
@@ -93,8 +93,11 @@ def serving_nodes() -> frozenset[str]:
     return frozenset(node_id for node_id, labels in _labels().items() if labels.get(CLASS_LABEL) == SERVING)
 
 
-def free_rooms() -> dict[str, Shape]:
-    """Return what is free on each node where replicas may run, as Ray counts it, parts rounded down."""
+def free_rooms(part: Slice | None = None) -> dict[str, Shape]:
+    """Return what is free on each node where replicas may run, as Ray counts it, rounded down.
+
+    With `part` only of the nodes that have such a part of a card free.
+    """
     rooms = ray_state.available_resources_per_node()
     nodes = _replica_nodes()
     return {
@@ -104,8 +107,14 @@ def free_rooms() -> dict[str, Shape]:
             memory_mib=int(room.get("memory", 0) // MIB),
         )
         for node_id, room in rooms.items()
-        if node_id in nodes
+        if node_id in nodes and _has(room, part)
     }
+
+
+def _has(room: Mapping[str, float], part: Slice | None) -> bool:
+    if part is None:
+        return True
+    return room.get(part.partition, 0) >= 1 if part.profile else room.get("GPU", 0) * WHOLE_SHARE >= part.share
 
 
 def _replica_nodes() -> frozenset[str]:

@@ -3,7 +3,11 @@
 Ray gives a free GPU to whoever asked first, so GPUs that are meant for a replica must not be free in between. Serve
 schedules a replica of a service into a fence of that service, which thereby becomes the replica's own group; with none
 ready it asks again in its next loop; a group that Serve gives back stays, and is free for the next replica of the
-service. With the arbiter silent Serve helps itself: to any fence that fits, else to the GPUs of those in its way.
+service.
+
+With the arbiter silent Serve helps itself: to any fence that fits, else to what is free, or held by fences; such a
+replica gets a group of Serve's own making, by which the arbiter knows it when it is back. None waits for room in Ray's
+own queue: it would still wait there when an arbiter has made a fence for it.
 
 `install` wraps one method of Serve's scheduler and two functions of Ray, all looked up by name when they are called, so
 that it works on a controller that has long been running. On a Ray without the private parts that it stands on
@@ -87,7 +91,7 @@ class Groups:
             request.gang_pg_index = 0
             return Step.IN_GROUP
         if silent and self._make_way(ask, fences):
-            _confine(request)
+            _alone(request)
             if ask.part is not None and ask.part.share:
                 serve_private.add_label(request, PARTITION_LABEL, SHARED)  # or Ray would break a whole GPU for it
             return Step.PLAIN
@@ -151,11 +155,18 @@ class Groups:
         return next((fence.group_id for fence in usable if self._claim(fence.group_id, ask, replica)), None)
 
     def _make_way(self, ask: Ask, fences: tuple[Standing, ...]) -> bool:
-        """Remove the fences that stand in a replica's way; return False when it is another replica's turn first."""
-        if fences and time.monotonic() < self._settled_at:
+        """Remove the fences that stand in a replica's way.
+
+        Return False when there is no room for it even so, or when it is another replica's turn first.
+        """
+        if time.monotonic() < self._settled_at:
+            return False
+        rooms = serve_fences.free_rooms(ask.part)
+        gone = serve_fences.in_the_way(ask.shape, rooms, fences)
+        if not gone and not any(ask.shape.fits(room) for room in rooms.values()):
             return False
         self._settled_at = time.monotonic() + SETTLED_S
-        for fence in serve_fences.in_the_way(ask.shape, serve_fences.free_rooms(), fences):
+        for fence in gone:
             if self._board.claim(fence.group_id, NO_REPLICA, ask.service):
                 logger.warning("the arbiter is silent: %s makes way for a replica of %s", fence.name, ask.service)
                 _remove(serve_fences.group_handle(fence.group_id))
@@ -208,7 +219,7 @@ def _schedule(groups: Groups, original: Callable[..., bool]) -> Callable[..., bo
         if step is Step.LATER:
             return False  # it stays among the pending ones, which Serve goes through again in its next loop
         if step is Step.FAILED:
-            _guarded("confine", lambda: _confine(scheduling_request), None)
+            _guarded("confine", lambda: _alone(scheduling_request), None)
         done = original(scheduler, scheduling_request, *args, **kwargs)
         if step is Step.IN_GROUP and not done:
             _guarded("cancel", lambda: groups.cancel(scheduling_request), None)
@@ -240,8 +251,9 @@ def _unclaimed(adopted: frozenset[str]) -> tuple[Standing, ...]:
     return tuple(fence for fence in serve_fences.read_all() if fence.group_id not in adopted)
 
 
-def _confine(request: Any) -> None:
-    """Keep a replica that Serve places itself on the nodes for serving, where the fleet has such nodes."""
+def _alone(request: Any) -> None:
+    """Let Serve place a replica itself: in a group of its own, on the nodes for serving where there are such nodes."""
+    serve_private.give_group(request)
     if serve_fences.serving_nodes():
         serve_private.add_label(request, CLASS_LABEL, serve_fences.SERVING)
 

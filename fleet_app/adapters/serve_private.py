@@ -116,6 +116,13 @@ def add_label(request: Any, label: str, value: str) -> None:
         request.actor_options = {**request.actor_options, "label_selector": selector}
 
 
+def give_group(request: Any) -> None:
+    """Have a placement group made for a replica, as Serve makes one of bundles that a deployment states."""
+    if not request.placement_group_bundles:
+        request.placement_group_bundles = [{name: amount for name, amount in request.actor_resources.items() if amount}]
+        request.placement_group_bundle_label_selector = [dict(request.actor_options.get("label_selector") or {})]
+
+
 def replica_lives(name: str) -> bool:
     """Return whether the actor of a replica exists."""
     try:

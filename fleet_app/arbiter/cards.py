@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.observe import SETTLE_S
+from fleet_app.arbiter.observe import SETTLE_S, ours
 from fleet_app.arbiter.partitions import amount, layouts_of
 from fleet_app.arbiter.ports import NodeView
 from fleet_app.engine.cards import MIG, WHOLE_SHARE, Card, Slice
@@ -150,7 +150,7 @@ def _ours(book: Book, facts: Facts) -> defaultdict[str, Counter[str]]:
     """Return by node id which parts of cards the fleet's groups have, but for those that are on no known card."""
     unseated = {grant.group_id for grant in book.grants if grant.slice is not None and grant.card is None}
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for group in facts.groups.values():
+    for group in ours(book, facts):
         for bundle in group.bundles:
             if bundle.slice is not None and group.group_id not in unseated:
                 found[bundle.node_id or ""][bundle.slice.partition] += amount(bundle.slice)

@@ -85,10 +85,11 @@ class Ports:
 class Facts:
     """The world at `now` (seconds since the epoch).
 
-    `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are the fleet's
-    groups by name, `ids` the same by id. `jobs` are Ray's; they are empty and `jobs_seen` is false when the job server
-    was not asked this time, or did not answer: nothing follows from a job's absence then. `left` says how many
-    processes an attempt still has, for those that may be over, and a member that was asked to leave, by its id.
+    `nodes` are the fleet's nodes by name, `names` the names of the living ones by Ray id. `groups` are by
+    name what the fleet made, and what Serve made for a replica, of whatever deployment; `ids` are the same by id.
+    `jobs` are Ray's; they are empty and `jobs_seen` is false when the job server was not asked this time, or did not
+    answer: nothing follows from a job's absence then. `left` says how many processes an attempt still has, for those
+    that may be over, and a member that was asked to leave, by its id.
     `deaths` has the gangs' attempts that failed, and which rank died; one that nobody could answer for is not in it.
     `pools` are the pools as they were last seen, None without any; `pods` has the pod of each living node, by its name.
     """
@@ -119,6 +120,14 @@ class Facts:
     def in_doubt(self, group: GroupView) -> bool:
         """Return whether Ray shows a group as whole, though a node of it is not to be seen: it may be back (H1)."""
         return group.state == READY and all(bundle.node_id for bundle in group.bundles) and not self.ready(group)
+
+    def replica_in(self, group: GroupView) -> str | None:
+        """Return the replica that has a group, "" where the arbiter claimed it for itself, None when nobody has it."""
+        return group.replica or self.board.adopted.get(group.group_id)
+
+    def served_in(self, group: GroupView) -> str | None:
+        """Return the service of the replica that has a group; None when no replica has it."""
+        return group.service or self.board.adopted_for.get(group.group_id)
 
     def places(self, group: GroupView) -> tuple[str, ...]:
         """Return the names of the nodes that a ready group's bundles are on, in order."""
@@ -162,7 +171,7 @@ def look(ports: Ports, live: list[Record], ask: Callable[[], tuple[JobView, ...]
     left = ports.jobs.processes(ending) if ending else {}
     nodes = fleet_nodes(view)
     pools = ports.pools.observe()
-    groups = [group for group in view.groups if contract.is_fleet_group(group.name)]
+    groups = [group for group in view.groups if contract.is_fleet_group(group.name) or group.replica]
     return Facts(
         now=now,
         nodes=nodes,

@@ -87,7 +87,7 @@ def _heard(record: Record, facts: Facts) -> Step:
         checkpoint = Checkpoint(uri=ack.uri, step=ack.step, at=ack.at, attempt=record.workload.attempt)
         saved_at = max(record.workload.started_at or 0.0, min(ack.at, facts.now))
         workload = replace(record.workload, saved_at=saved_at)
-        record = replace(record, checkpoint=checkpoint, workload=workload, restarts=0)
+        record = replace(record, checkpoint=checkpoint, saves=record.saves + 1, workload=workload, restarts=0)
         if record.workload.phase is Phase.DRAINING:
             notes.append(_note(record, facts, What.ACKNOWLEDGED, step=ack.step, uri=ack.uri))
     return record, tuple(notes)
@@ -322,6 +322,7 @@ def _requeued(record: Record, facts: Facts) -> Step:
         workload=queued,
         job=record.job,
         checkpoint=record.checkpoint,
+        saves=record.saves,
         step=record.step,
         step_at=record.step_at,
         restarts=record.restarts,

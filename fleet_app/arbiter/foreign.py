@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.observe import foreign_on, nodes_seen, remembered, sighted
+from fleet_app.arbiter.observe import accounted, foreign_on, nodes_seen, remembered, sighted
 from fleet_app.arbiter.ports import Cluster
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.policy import Policy
@@ -34,9 +34,9 @@ class Foreign:
     def nodes(self, book: Book, facts: Facts, policy: Policy) -> tuple[Node, ...]:
         """Return the living nodes as the engine knows them."""
         self._sightings = sighted(self._sightings, book, facts)
-        return nodes_seen(facts, policy, self._sightings, self._owners(facts))
+        return nodes_seen(facts, policy, self._sightings, self._owners(book, facts))
 
-    def _owners(self, facts: Facts) -> Mapping[str, tuple[str, ...]]:
+    def _owners(self, book: Book, facts: Facts) -> Mapping[str, tuple[str, ...]]:
         """Return the owners by node; asked again when what they use changes, and now and then."""
         known: dict[str, Answer] = {}
         for name, node in facts.nodes.items():
@@ -45,14 +45,14 @@ class Foreign:
                 continue
             asked_at, shape, owners = self._answers.get(name, (0.0, foreign, ()))
             if shape != foreign or facts.now - asked_at > ASK_AGAIN_S:
-                known[name] = (facts.now, foreign, self._ask(node.node_id))
+                known[name] = (facts.now, foreign, self._ask(node.node_id, book, facts))
             else:
                 known[name] = (asked_at, shape, owners)
         self._answers = known
         return {name: owners for name, (_, _, owners) in known.items()}
 
-    def _ask(self, node_id: str) -> tuple[str, ...]:
+    def _ask(self, node_id: str, book: Book, facts: Facts) -> tuple[str, ...]:
         try:
-            return self._cluster.users_of(node_id)
+            return self._cluster.users_of(node_id, frozenset(group.group_id for group in accounted(book, facts)))
         except FaultError:
             return ()  # whose it is is told to people only; that it is not ours is known anyway

@@ -1,8 +1,8 @@
 """What became of services: their demands, and the grants that replicas live in, after a look at the world.
 
 A grant is a promise until its group stands, then it is the group: whatever group of that kind stands is a grant, also a
-hold that Serve moved a replica into while no arbiter was there. What Serve made itself then, under a name of its own,
-is not known here. Does not know how many replicas the traffic needs, or where they go.
+hold that Serve moved a replica into while no arbiter was there, and what Serve made itself then for a replica of a
+service that is known here. Does not know how many replicas the traffic needs, or where they go.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def _follow(book: Book, facts: Facts, grant: GrantRecord) -> None:
     if group is None or not facts.ready(group):
         _give_up(book, facts, grant)
         return
-    replica = facts.board.adopted.get(group.group_id)
+    replica = facts.replica_in(group)
     occupied = bool(replica)
     # The arbiter's own claim is an entry without a replica: nobody can move in any more.
     taken = not occupied and (grant.taken or replica is not None)
-    service = (facts.board.adopted_for.get(group.group_id) if occupied else None) or grant.service
+    service = (facts.served_in(group) if occupied else None) or grant.service
     now = replace(grant, group_id=group.group_id, occupied=occupied, taken=taken, service=service)
     book.grants.put(grant.name, now)
     detail = {"grant": grant.name, "node": grant.node}
@@ -113,12 +113,15 @@ def _give_up(book: Book, facts: Facts, grant: GrantRecord) -> None:
 def _adopt(book: Book, facts: Facts, group: GroupView) -> None:
     """Take a group that stands without the book knowing it for what it is.
 
-    An arbiter that died may have made it; and Serve moves replicas into our holds while no arbiter is there to ask.
+    An arbiter that died may have made it; and while no arbiter is there to ask, Serve moves replicas into our holds and
+    makes groups of its own, also for deployments that are none of the fleet's: those are left alone.
     """
     if not facts.ready(group) or len(group.bundles) != 1:
         return
-    service = facts.board.adopted_for.get(group.group_id) or service_of(group.name)
-    if service is None or (group.name.startswith(contract.HOLD_GROUP) and not facts.board.adopted.get(group.group_id)):
+    service = facts.served_in(group) or service_of(group.name)
+    if service is None or (group.name.startswith(contract.HOLD_GROUP) and not facts.replica_in(group)):
+        return
+    if group.replica and service not in book.demands:
         return
     grant = GrantRecord(
         name=group.group_id,

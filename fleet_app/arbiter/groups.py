@@ -1,7 +1,7 @@
 """Which of the fleet's placement groups should go, and which should be made now. Pure.
 
 Knows the four kinds: a workload's, a member's of an elastic one, a grant's, a hold's. A workload's stands only on nodes
-of which it is published that they hold it. Does not call anything.
+of which it is published that they hold it. A group that Serve made goes when Serve removes it. Does not call anything.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def unwanted(book: Book, facts: Facts, holds: Iterable[Hold] | None) -> list[Unw
         elif name.startswith(contract.HOLD_GROUP) and facts.ready(group):
             if group.group_id in surplus:
                 found.append(Unwanted(group=group, claim=True))
-        elif group.group_id not in kept:
+        elif group.group_id not in kept and not group.replica:
             found.append(Unwanted(group=group, claim=False))
     return found
 

@@ -125,17 +125,27 @@ def remembered(last: FleetState, now: float) -> Sightings:
 
 
 def _ours(book: Book, facts: Facts) -> dict[str, Shape]:
-    """Return by node id what groups hold that the state accounts for.
+    """Return by node id what groups hold that the state accounts for."""
+    total: dict[str, Shape] = defaultdict(lambda: NOTHING)
+    for group in accounted(book, facts):
+        for bundle in group.bundles:
+            total[bundle.node_id or ""] += bundle.shape
+    return total
 
-    A grant of another shape than its service's (after a redeployment) is not among them, so it counts as foreign.
+
+def accounted(book: Book, facts: Facts) -> list[GroupView]:
+    """Return the groups that the state accounts for; what is in others is foreign.
+
+    A grant of another shape than its service's (after a redeployment) is not among them.
     """
     odd = {grant.group_id for grant in book.grants if is_odd(grant, book)}
-    total: dict[str, Shape] = defaultdict(lambda: NOTHING)
-    for group in facts.groups.values():
-        if group.group_id not in odd:
-            for bundle in group.bundles:
-                total[bundle.node_id or ""] += bundle.shape
-    return total
+    return [group for group in ours(book, facts) if group.group_id not in odd]
+
+
+def ours(book: Book, facts: Facts) -> list[GroupView]:
+    """Return the groups that the fleet made, and of those that Serve made the ones that are grants."""
+    grants = {grant.group_id for grant in book.grants}
+    return [group for group in facts.groups.values() if not group.replica or group.group_id in grants]
 
 
 def is_odd(grant: GrantRecord, book: Book) -> bool:

@@ -49,12 +49,17 @@ class BundleView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A placement group that is not removed: state is CREATED, PENDING, RESCHEDULING or such."""
+    """A placement group that is not removed: state is CREATED, PENDING, RESCHEDULING or such.
+
+    One that Serve made itself, for one replica and as long as that lives, says which, and of which service.
+    """
 
     group_id: str
     name: str
     state: str
     bundles: tuple[BundleView, ...]
+    replica: str = ""
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,8 +273,8 @@ class Cluster(Protocol):
     def remove_group(self, group_id: str) -> None:
         """Remove a group at once, and with it what runs in it; nothing happens when it is gone."""
 
-    def users_of(self, node_id: str) -> tuple[str, ...]:
-        """Return names of the actors, tasks and groups on a node that the fleet did not admit, sorted."""
+    def users_of(self, node_id: str, ours: frozenset[str]) -> tuple[str, ...]:
+        """Return names of the actors, tasks and groups on a node outside of the groups with the ids `ours`, sorted."""
 
 
 class Jobs(Protocol):

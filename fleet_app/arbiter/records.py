@@ -124,8 +124,9 @@ class Record:
     node is its own, from 0 on; two never have the same. Of an elastic one: `members` are those of its nodes of
     which more is known than that they are its own; `group_id` is the first member's, once all that it was admitted with
     have theirs; `driver_on` is the Ray node that its driver was started on.
-    About the workload: `checkpoint` is the furthest that it acknowledged, `step` the last that it reported; `restarts`
-    how often it was started again since then because ranks died; `forgotten` whether the user wants it deleted.
+    About the workload: `checkpoint` is the furthest that it acknowledged, `saves` how often one was further than all
+    before, `step` the last that it reported; `restarts` how often it was started again since then because ranks died;
+    `forgotten` whether the user wants it deleted.
     """
 
     workload: Workload
@@ -140,6 +141,7 @@ class Record:
     members: tuple[Member, ...] = ()
     driver_on: str | None = None
     checkpoint: Checkpoint | None = None
+    saves: int = 0
     step: int | None = None
     step_at: float | None = None
     restarts: int = 0

@@ -19,8 +19,8 @@ def refusal(ledger: Ledger, workload: Workload) -> Wait | None:
     able = sorted({node.accelerator for node in nodes if workload.shape.gpus <= node.capacity.gpus})
     if not able or any(ledger.caps.allows(workload.team, one, workload.gpus) for one in able):
         return None
-    left = {one: ledger.caps.left(workload.team, one) or 0 for one in able}
-    most = {one: ledger.caps.most(workload.team, one) or 0 for one in able}
+    left = {one: gpus for one in able if (gpus := ledger.caps.left(workload.team, one)) is not None}
+    most = {one: gpus for one in able if (gpus := ledger.caps.most(workload.team, one)) is not None}
     ever = [one for one in able if most[one] >= workload.gpus]
     best = max(ever or able, key=lambda one: (left[one] if ever else most[one], one))
     return Wait(

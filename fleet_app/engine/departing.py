@@ -20,7 +20,7 @@ def step(ledger: Ledger, departures: Sequence[Departure]) -> Iterator[Drain | Mo
     asked: set[str] = set()
     for departure in sorted(departures, key=_soonest):
         for one in [one for one in ledger.holding if departure.node in one.nodes]:
-            if one.name in asked or one.leaving or one.name in ledger.leaving:
+            if one.name in asked or one.name in ledger.leaving:
                 continue
             notice = _notice(ledger, departure, one)
             if notice is not None:

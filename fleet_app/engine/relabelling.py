@@ -39,7 +39,7 @@ def _notice(ledger: Ledger, crossing: Crossing, one: Workload) -> Drain | Move |
     But where the node is made anew in another pool nobody may (N3). Nobody is told while too many save already (D7).
     """
     why = f"{crossing.node} becomes {crossing.to}"
-    if one.leaving or one.name in ledger.leaving:
+    if one.name in ledger.leaving:
         return None
     if not ledger.class_of(one).yields:
         moves = one.movable and not one.moving and _has_to_go(ledger, crossing, one)

@@ -83,4 +83,4 @@ def _nodes_for(waiting: list[Workload], gpus_per_node: int) -> int:
     whole = [one for one in waiting if one.shape.gpus >= gpus_per_node]
     parts = [one for one in waiting if one.shape.gpus < gpus_per_node]
     side_by_side = math.ceil(sum(one.gpus for one in parts) / gpus_per_node)
-    return sum(one.bundles for one in whole) + max([side_by_side, *(one.bundles for one in parts)], default=0)
+    return sum(one.bundles for one in whole) + max([side_by_side, *(one.bundles for one in parts)])

@@ -7,6 +7,7 @@ is to leave is read from the plan, in `carry`.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import floor
 
 from fleet_app.engine import life
 from fleet_app.engine.ends import limit_at
@@ -19,6 +20,9 @@ from fleet_app.twin.pulling import pull_s
 from fleet_app.twin.record import Admitted, Cause, Ended, Left, Outcome, Shrunk, Started, Submitted
 from fleet_app.twin.work import Job
 from fleet_app.twin.world import Doing, World
+
+EXACT = 1e-9
+"""What a number of steps may be off before one that is done counts as begun."""
 
 
 def submitted(world: World, job: Job) -> None:
@@ -113,7 +117,7 @@ def saved(world: World, name: str) -> None:
     one, doing = world.fleet.workloads[name], world.doing[name]
     if one.phase is not Phase.RUNNING and not one.moving:
         return
-    _save(world, doing)
+    _save(world, doing, world.now)
     world.fleet.put(replace(one, saved_at=world.now))
     if doing.job.save_every_s is not None:
         world.agenda.put(world.now + doing.job.save_every_s, What.SAVED, name, doing.mark)
@@ -121,8 +125,11 @@ def saved(world: World, name: str) -> None:
         left(world, name)
 
 
-def _save(world: World, doing: Doing) -> None:
-    doing.safe_s, doing.fresh_s = doing.done_s(world.now), 0.0
+def _save(world: World, doing: Doing, at: float) -> None:
+    """Let what was done until a moment, now or a little before, be safe, and nothing more have been done."""
+    done_s, step_s = doing.done_s(at), doing.job.step_s
+    doing.safe_s = done_s if step_s <= 0.0 else floor(done_s / step_s + EXACT) * step_s
+    doing.fresh_s = done_s - doing.safe_s
     doing.since = None if doing.since is None else world.now
     doing.restarts = 0
 
@@ -158,8 +165,18 @@ def left(world: World, name: str) -> None:
     """Let the last process of a workload that was told to end be gone; one that was not killed has saved its work."""
     one, doing = world.fleet.workloads[name], world.doing[name]
     if not one.killed:
-        _save(world, doing)
+        _save(world, doing, _saved_at(world, one, doing))
     _cut_short(world, one, life.gone(one), broke=one.killed and doing.cause in _ASKED and one.started_at is not None)
+
+
+def _saved_at(world: World, one: Workload, doing: Doing) -> float:
+    """Return when a workload that leaves had saved its work: as it exits, if nothing else is said."""
+    job = doing.job
+    known_s = job.of(one.attempt).saves_s if job.known else None
+    saves_s = job.saves_s if known_s is None else known_s
+    if saves_s is None or doing.asked_at is None or doing.since is None:
+        return world.now
+    return min(world.now, max(doing.since, doing.asked_at + saves_s))
 
 
 _ASKED = {Cause.DRAINED, Cause.EXPIRED, Cause.MOVED}

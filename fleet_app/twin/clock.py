@@ -17,20 +17,21 @@ class What(IntEnum):
     ENDED = 0
     LEFT = 1
     MEMBERS_LEFT = 2
-    RANK_DIED = 3
-    NODE_LOST = 4
-    NODE_BACK = 5
-    STARTED = 6
-    PULLED = 7
-    SAVED = 8
-    READY = 9
-    DEMANDED = 10
-    SAMPLED = 11
-    BOOKING_ASKED = 12
-    SUBMITTED = 13
-    DUE = 14
+    VACATED = 3
+    RANK_DIED = 4
+    NODE_LOST = 5
+    NODE_BACK = 6
+    STARTED = 7
+    PULLED = 8
+    SAVED = 9
+    READY = 10
+    DEMANDED = 11
+    SAMPLED = 12
+    BOOKING_ASKED = 13
+    SUBMITTED = 14
+    DUE = 15
     """Nothing happens but time: something is to be decided anew."""
-    SPAN_ENDS = 15
+    SPAN_ENDS = 16
 
 
 class Happening(NamedTuple):

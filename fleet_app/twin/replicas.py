@@ -81,13 +81,30 @@ def _follow(world: World, serving: Serving) -> None:
 
 
 def _ended(world: World, serving: Serving, service: Service) -> Service:
-    """Let the replica end that came last, those that do not answer yet first."""
+    """Let the replica end that came last, those that do not answer yet first; it may be there for a moment more."""
     name = min(reversed(serving.ready), key=lambda one: serving.ready[one])
     _forget(serving, name)
+    if serving.traffic.stops_s > 0.0:
+        world.agenda.put(world.now + serving.traffic.stops_s, What.VACATED, f"{service.name}/{name}")
+        return service
+    return _idle(world, service, name)
+
+
+def _idle(world: World, service: Service, name: str) -> Service:
+    """Let a grant have nobody in it any more."""
     grants = (replace(one, occupied=False) if one.name == name else one for one in service.grants)
     new = replace(service, grants=tuple(grants))
     world.fleet.put_service(new)
     return new
+
+
+def vacated(world: World, which: str) -> None:
+    """Let the last process of a replica that ended be gone; another may start in its place."""
+    name, _, grant = which.rpartition("/")
+    serving, service = world.serving[name], world.fleet.services[name]
+    if grant not in serving.ready:
+        settle(world, serving)
+        _entered(world, serving, _idle(world, service, grant))
 
 
 def _forget(serving: Serving, name: str) -> None:

@@ -238,5 +238,6 @@ _TO_OTHERS: dict[What, Callable[[World, str], None]] = {
     What.NODE_BACK: machines.back,
     What.PULLED: pulling.pulled,
     What.READY: replicas.ready,
+    What.VACATED: replicas.vacated,
     What.DEMANDED: replicas.demanded,
 }

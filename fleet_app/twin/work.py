@@ -17,11 +17,12 @@ from fleet_app.twin.chance import Spread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """How one attempt of a job really behaved: how long it took to start and to leave, None where that is not known."""
+    """How one attempt of a job really behaved, in seconds, None where that is not known: see `Job`."""
 
     attempt: int
     start_s: float | None = None
     leaves_s: float | None = None
+    saves_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,10 @@ class Job:
     `start_s` passes from its admission until its ranks run, beside what has to be pulled, and `resume_s` more where it
     ran before. It saves its work every
     `save_every_s` seconds, only when it is asked to leave where that is None, and takes `leaves` to save and exit
-    after a notice. One that `clings` ignores notices and is killed. `fails` is whether it ends in failure by itself.
-    What is `known` of an attempt counts before the rest.
+    after a notice, working on until it has saved `saves_s` after it, or until it exits where that is None. It saves
+    whole steps of `step_s` seconds; what there is of another is lost with the attempt. With 0 it saves all. One that
+    `clings` ignores notices and is killed. `fails` is whether it ends in failure by itself. What is `known` of an
+    attempt counts before the rest.
     """
 
     workload: Workload
@@ -42,6 +45,8 @@ class Job:
     resume_s: float = 0.0
     save_every_s: float | None = None
     leaves: Spread = field(default_factory=Spread)
+    saves_s: float | None = None
+    step_s: float = 0.0
     clings: bool = False
     fails: bool = False
     known: tuple[Known, ...] = ()
@@ -58,8 +63,8 @@ class Traffic:
     From each moment in `rates` on, the first of which may lie before the run, so many requests come a second. A replica
     answers `slots` at once, each in 1 / `slot_rate` seconds on average. As many replicas are wanted as keep `busy` of
     all slots busy; fewer only once that was enough for `keeps_s` seconds. A replica answers `start_s` after it has its
-    GPUs, beside what has to be pulled; a request is late when it waited more than `objective_s` for a slot. Where that
-    is None, requests are not known, and none is counted.
+    GPUs, beside what has to be pulled, and one that is to end has them for `stops_s` more. A request is late when it
+    waited more than `objective_s` for a slot. Where that is None, requests are not known, and none is counted.
     """
 
     service: Service
@@ -69,6 +74,7 @@ class Traffic:
     busy: float = 0.7
     keeps_s: float = 300.0
     start_s: Spread = field(default_factory=Spread)
+    stops_s: float = 0.0
     objective_s: float | None = 0.8
 
 

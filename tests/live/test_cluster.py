@@ -194,15 +194,15 @@ def test_whoever_holds_gpus_without_the_fleet_is_named(cluster: RayCluster, box:
     job = ray.get_runtime_context().get_job_id()
 
     def kinds() -> bool:
-        return [user.split(" (")[0] for user in cluster.users_of(box.node_ids["n1"])] == [
+        return [user.split(" (")[0] for user in cluster.users_of(box.node_ids["n1"], frozenset({ours}))] == [
             "actor Holder",
             "placement group foo",
             "task hold_until",
         ]
 
     assert eventually(kinds)
-    assert cluster.users_of(box.node_ids["n1"])[0] == f"actor Holder (pid {pid}, job {job})"
-    assert cluster.users_of(box.node_ids["n2"]) == ()
+    assert cluster.users_of(box.node_ids["n1"], frozenset({ours}))[0] == f"actor Holder (pid {pid}, job {job})"
+    assert cluster.users_of(box.node_ids["n2"], frozenset()) == ()
     stop.touch()
     ray.get(task)
     remove_placement_group(theirs)

@@ -21,7 +21,7 @@ import httpx
 import pytest
 import ray
 
-from fleet_app.adapters import local
+from fleet_app.adapters import actor, local, private, serve_names
 from fleet_app.adapters.local_home import FleetHome
 from fleet_app.adapters.local_processes import carriers, send
 from fleet_app.cli.client import Gateway
@@ -185,11 +185,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def driver(fleet: Fleet) -> Iterator[None]:
     """A foreign driver: connected to the fleet's Ray, without the arbiter knowing."""
-    ray.init(address=fleet.addresses["ray_address"], namespace="foreign", log_to_driver=False, logging_level=40)
-    try:
+    with driving(fleet, "foreign"):
         yield
-    finally:
-        ray.shutdown()
 
 
 @pytest.mark.timeout(600)
@@ -365,29 +362,57 @@ def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies
 
 
 @pytest.mark.timeout(600)
-def test_serving_goes_on_without_an_arbiter(fleet: Fleet, driver: None) -> None:
-    """The last test of this fleet: it loses its arbiter."""
+def test_serving_goes_on_without_an_arbiter_and_one_that_is_back_knows_what_was_started(fleet: Fleet) -> None:
+    """The last test of this fleet: its arbiter is another one afterwards."""
     eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
-    ray.kill(ray.get_actor("fleet-arbiter", namespace="fleet"), no_restart=True)
-    url = f"{fleet.addresses['serve_url']}/"
     replicas: set[int] = set()
     failed: list[str] = []
-    until = time.monotonic() + LIMIT_S
+    enough = threading.Event()
+    until = time.monotonic() + 3 * LIMIT_S
 
     def load(_: int) -> None:
         with httpx.Client(timeout=60.0, trust_env=False) as client:
-            while time.monotonic() < until and len(replicas) < 4:
-                answer = client.get(url, params={"seconds": 0.5})
+            while time.monotonic() < until and not enough.is_set():
+                answer = client.get(f"{fleet.addresses['serve_url']}/", params={"seconds": 0.5})
                 if answer.status_code == 200:
                     replicas.add(int(answer.json()["pid"]))
                 else:
                     failed.append(answer.text)
 
-    with ThreadPoolExecutor(6) as clients:
-        list(clients.map(load, range(6)))
-    # One runs, two have their fences; the fourth starts on what Serve finds by itself once the arbiter is silent.
-    assert len(replicas) >= 4
+    with driving(fleet, "fleet"), ThreadPoolExecutor(6) as clients:
+        actor.stop_arbiter()
+        loads = [clients.submit(load, number) for number in range(6)]
+        try:
+            # One runs, two have their fences; the fourth starts on what Serve finds by itself in the silence.
+            eventually(lambda: len(replicas) >= 4, LIMIT_S)
+            own = groups_of_serve()
+            actor.start_arbiter(fleet.home, str(fleet.addresses["dashboard_url"]))
+            service, node = fleet.service(), fleet.node("n2")
+            assert (len(own), service["occupied"], service["grants"] >= 4) == (1, 4, True)
+            assert (node["gpus_foreign"], node["gpus_free"]) == (0, 8 - service["grants"])
+        finally:
+            enough.set()
+        for each in loads:
+            each.result(LIMIT_S)
+        eventually(lambda: fleet.service()["occupied"] == 1, LIMIT_S)
+        eventually(lambda: fleet.node("n2")["gpus_free"] == 8 - fleet.service()["grants"], LIMIT_S)
+        assert fleet.node("n2")["gpus_foreign"] == 0
     assert failed == []
+
+
+def groups_of_serve() -> list[str]:
+    """Return the names of the placement groups that Serve made itself for replicas."""
+    return [group.name for group in private.groups() if serve_names.replica_of(group.name)]
+
+
+@contextlib.contextmanager
+def driving(fleet: Fleet, namespace: str) -> Iterator[None]:
+    """Be connected to the fleet's Ray meanwhile."""
+    ray.init(address=fleet.addresses["ray_address"], namespace=namespace, log_to_driver=False, logging_level=40)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def processes_of(fleet: Fleet, word: str, *, program: str = "") -> list[int]:

@@ -18,7 +18,7 @@ ASKS = frozenset({What.DRAINING, What.MOVING, What.STOPPING})
 class Ran:
     """One attempt; moments are None where they have not come, or nobody told.
 
-    `saved` is whether it acknowledged after it was asked to leave.
+    `saved_at` is when it had acknowledged, after it was asked to leave.
     """
 
     number: int
@@ -26,21 +26,24 @@ class Ran:
     started_at: float | None = None
     asked_at: float | None = None
     ended_at: float | None = None
-    saved: bool = False
+    saved_at: float | None = None
 
     def worked_s(self, until: float) -> float:
-        """Return how long it worked: until it was asked to leave where it saved then, else until its end."""
+        """Return how long it worked: until it had saved its work where it was asked to leave, else until its end."""
         if self.started_at is None:
             return 0.0
         ended_at = until if self.ended_at is None else self.ended_at
-        if self.saved and self.asked_at is not None:
-            ended_at = min(ended_at, self.asked_at)
-        return max(0.0, ended_at - self.started_at)
+        return max(0.0, (ended_at if self.saved_at is None else self.saved_at) - self.started_at)
 
     @property
     def start_s(self) -> float | None:
         """Return how long it took from the admission until its ranks ran."""
         return None if self.started_at is None else max(0.0, self.started_at - self.admitted_at)
+
+    @property
+    def saves_s(self) -> float | None:
+        """Return how long it took from the notice until its work was saved."""
+        return None if self.asked_at is None or self.saved_at is None else max(0.0, self.saved_at - self.asked_at)
 
     @property
     def leaves_s(self) -> float | None:
@@ -61,7 +64,7 @@ def attempts(notes: Iterable[Note]) -> Iterator[Ran]:
         elif note.kind in ASKS and open_one.asked_at is None:
             open_one = replace(open_one, asked_at=note.at)
         elif note.kind is What.ACKNOWLEDGED:
-            open_one = replace(open_one, saved=True)
+            open_one = replace(open_one, saved_at=note.at)
         elif note.kind in ENDS:
             yield replace(open_one, ended_at=note.at)
             open_one = None

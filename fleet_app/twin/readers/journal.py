@@ -1,7 +1,7 @@
 """The fleet's own past, from its journal: nodes, workloads, bookings, and how many replicas its services wanted.
 
-A workload's work is how long its attempts ran until they were asked to leave, and all of it where one was cut short
-without saving: the journal does not tell what had to be done again. What had not ended when the journal ends does not
+A workload's work is how long its attempts ran until they had saved it and left, and all of it where one was cut short
+without that: the journal does not tell what had to be done again. What had not ended when the journal ends does not
 end in a run either. Nodes are those of the arbiter's last look, all of them sound: when each was away is not told.
 """
 
@@ -76,7 +76,7 @@ def past(path: Path, *, strict: bool = False) -> Past:
         begins_at=when[0],
         ends_at=when[1],
         nodes=tuple(_sound(node) for node in snapshot.state.nodes),
-        jobs=tuple(sorted((one for one in known.found if isinstance(one, Job)), key=_order)),
+        jobs=_as_usual(sorted((one for one in known.found if isinstance(one, Job)), key=_order)),
         traffic=tuple(one for one in known.found if isinstance(one, Traffic)),
         bookings=tuple(one for one in known.found if isinstance(one, Asked)),
         policies=sum(note.kind is What.POLICY for note in notes),
@@ -120,16 +120,42 @@ def job_of(record: Record, notes: Iterable[Note], when: tuple[float, float]) -> 
     if ended and not any(each.worked_s(ends_at) for each in ran):
         return Aside(why=UNSTARTED)
     worked_s = sum(each.worked_s(ends_at) for each in ran)
-    starts, leaves = ([each.start_s for each in ran], [each.leaves_s for each in ran])
+    saves = [each.saves_s for each in ran if each.saves_s is not None]
     return Job(
         workload=as_submitted(one),
         run_s=worked_s if ended else worked_s + (ends_at - begins_at) + 1.0,
-        start_s=_usual(starts),
-        leaves=Spread(median_s=_usual(leaves)),
+        start_s=_usual(each.start_s for each in ran),
+        save_every_s=_save_every_s(record, ran, worked_s),
+        leaves=Spread(median_s=_usual(each.leaves_s for each in ran)),
+        saves_s=median(saves) if saves else None,
         clings=one.broken_drains > 0,
         fails=one.phase is Phase.FAILED,
-        known=tuple(Known(attempt=each.number, start_s=each.start_s, leaves_s=each.leaves_s) for each in ran),
+        known=tuple(map(_known, ran)),
     )
+
+
+def _save_every_s(record: Record, ran: Iterable[Ran], worked_s: float) -> float | None:
+    """Return how often a workload saved its work by itself; None where it never did but when it was asked to leave."""
+    times = record.saves - sum(each.saved_at is not None for each in ran)
+    return worked_s / times if times > 0 and worked_s > 0.0 else None
+
+
+def _as_usual(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Return jobs of which those that never started, or never had to leave, do so as others do."""
+    known = [each for job in jobs for each in job.known]
+    start_s, leaves_s = _usual(each.start_s for each in known), _usual(each.leaves_s for each in known)
+    found = []
+    for job in jobs:
+        if all(each.start_s is None for each in job.known):
+            job = replace(job, start_s=start_s)  # noqa: PLW2901  # as usual
+        if all(each.leaves_s is None for each in job.known):
+            job = replace(job, leaves=Spread(median_s=leaves_s))  # noqa: PLW2901  # as usual
+        found.append(job)
+    return tuple(found)
+
+
+def _known(one: Ran) -> Known:
+    return Known(attempt=one.number, start_s=one.start_s, leaves_s=one.leaves_s, saves_s=one.saves_s)
 
 
 def as_submitted(one: Workload) -> Workload:
@@ -187,6 +213,7 @@ def _traffic(demand: Demand, notes: Sequence[Note], begins_at: float) -> Traffic
         busy=1.0,
         keeps_s=0.0,
         start_s=Spread(median_s=_usual(_between(notes, What.GRANTED, What.GRANT_OCCUPIED))),
+        stops_s=_usual(_stops(notes)),
         objective_s=None,
     )
 
@@ -199,6 +226,16 @@ def _between(notes: Iterable[Note], first: What, then: What) -> Iterator[float]:
             began[note.detail.get("grant")] = note.at
         elif note.kind is then and note.detail.get("grant") in began:
             yield note.at - began.pop(note.detail.get("grant"))
+
+
+def _stops(notes: Iterable[Note]) -> Iterator[float]:
+    """Yield how long after less was wanted each replica was gone."""
+    fell_at: float | None = None
+    for note in notes:
+        if note.kind is What.DEMANDED:
+            fell_at = note.at if _count(note, "wanted") < _count(note, "was") else None
+        elif note.kind is What.GRANT_IDLE and fell_at is not None:
+            yield note.at - fell_at
 
 
 def _count(note: Note, key: str) -> float:

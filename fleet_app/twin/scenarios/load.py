@@ -218,6 +218,7 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
         busy=demand.busy,
         keeps_s=demand.keeps,
         start_s=spread(demand.start),
+        stops_s=demand.stops,
         objective_s=demand.objective,
     )
 

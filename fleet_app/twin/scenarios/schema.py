@@ -103,7 +103,8 @@ class Spikes(Section):
 class Demand(Section):
     """One service: how many GPUs its traffic needs over time, and how its replicas behave.
 
-    A replica answers `requests_per_s` at most; as many are wanted as keep `busy` of that busy.
+    A replica answers `requests_per_s` at most; as many are wanted as keep `busy` of that busy. One that is to end has
+    its GPUs for `stops` more.
     """
 
     name: Name
@@ -118,14 +119,20 @@ class Demand(Section):
     busy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.7
     keeps: Seconds = 300.0
     start: Lasting = Lasting()
+    stops: Seconds = 0.0
     objective: PositiveSeconds = 0.8
 
 
 class Manners(Section):
-    """How a job behaves: how long it takes to start, how often it saves, how it leaves; a share of them clings."""
+    """How a job behaves: how long it takes to start, how often it saves, how it leaves; a share of them clings.
+
+    After a notice it works on for `saves`, until it leaves where that is not said; it saves whole steps of `step`.
+    """
 
     start: Seconds = 0.0
     saves_every: PositiveSeconds | None = None
+    saves: Seconds | None = None
+    step: Seconds = 0.0
     leaves: Lasting = Lasting()
     clings: Share = 0.0
     movable: bool = False

@@ -105,6 +105,8 @@ def _job(work: Work, one: Workload, run_s: float, chance: Chance) -> Job:
         start_s=manners.start,
         save_every_s=manners.saves_every,
         leaves=spread(manners.leaves),
+        saves_s=manners.saves,
+        step_s=manners.step,
         clings=manners.clings > 0.0 and chance.of("clings", one.name).random() < manners.clings,
     )
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fleet_app.adapters import cluster, private
-from fleet_app.engine.cards import Slice
-from fleet_app.engine.values import Shape
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, when Serve is imported
+
+from fleet_app.adapters import cluster, private  # noqa: E402
+from fleet_app.adapters.serve_demand import shape_of  # noqa: E402
+from fleet_app.engine.cards import Slice  # noqa: E402
+from fleet_app.engine.values import Shape  # noqa: E402
 
 SHAPES = {
     "nothing": ({}, Shape()),
@@ -73,7 +78,14 @@ def test_a_group_of_our_namespace_has_its_own_name() -> None:
 
 def test_a_group_of_another_namespace_does_not_pass_for_ours() -> None:
     assert cluster._group(group("fleet/w/llm", "serve")).name == "serve:fleet/w/llm"
-    assert not cluster._is_ours(group("fleet/w/llm", "serve"))
+
+
+def test_a_group_that_serve_made_says_whose_it_is_and_its_shape_is_what_the_service_says_that_it_demands() -> None:
+    replica = "SERVE_REPLICA::chat#Echo#ab12"
+    bundle = private.BundleFact(node_id="n", pinned_to=None, resources={"GPU": 1.0, "CPU": 0.1, "memory": 2e9})
+    seen = cluster._group(replace(group(replica, "serve"), bundles=(bundle,)))
+    assert (seen.name, seen.replica, seen.service) == (f"serve:{replica}", replica, "chat.Echo")
+    assert [each.shape for each in seen.bundles] == [shape_of({"GPU": 1.0, "CPU": 0.1, "memory": 2e9})]
 
 
 DEMANDS = {

@@ -150,6 +150,12 @@ class PaperBoard:
     def outlook(self, service: str) -> Outlook:
         return Outlook()
 
+    def claim(self, group_id: str, replica: str, service: str) -> bool:
+        return True
+
+    def release(self, group_id: str) -> None:
+        """Do nothing: it was free for everybody all the time."""
+
 
 def test_a_demand_is_published_when_it_changes_and_not_at_every_loop() -> None:
     board = PaperBoard()
@@ -325,6 +331,67 @@ def test_add_label(selector: Any, want: Any) -> None:
     asked = request(placement_group_bundles=[{"GPU": 1}], placement_group_bundle_label_selector=selector)
     serve_private.add_label(asked, "fleet/class", "serving")
     assert asked.placement_group_bundle_label_selector == want
+
+
+GIVEN = {
+    "one of a deployment without bundles gets its own": (
+        {"actor_resources": {"GPU": 1.0, "CPU": 0.0}, "actor_options": {"label_selector": {"rack": "r1"}}},
+        ([{"GPU": 1.0}], [{"rack": "r1"}]),
+    ),
+    "one that asks for no node": (
+        {"actor_resources": {"GPU": 1.0}, "actor_options": {}},
+        ([{"GPU": 1.0}], [{}]),
+    ),
+    "one with a bundle keeps it": (
+        {"placement_group_bundles": [{"GPU": 2}], "actor_resources": {"GPU": 1.0}, "actor_options": {}},
+        ([{"GPU": 2}], None),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "want"), GIVEN.values(), ids=GIVEN)
+def test_a_replica_that_serve_places_itself_has_a_group(fields: dict[str, Any], want: Any) -> None:
+    asked = request(**{"placement_group_bundles": None, "placement_group_bundle_label_selector": None, **fields})
+    serve_private.give_group(asked)
+    assert (asked.placement_group_bundles, asked.placement_group_bundle_label_selector) == want
+
+
+FREE = {
+    "a partition that is free": ({"mig-1g.10gb": 1.0}, Slice(profile="1g.10gb"), True),
+    "none of the sort": ({"mig-2g.20gb": 1.0, "GPU": 1.0}, Slice(profile="1g.10gb"), False),
+    "a share that is left": ({"GPU": 0.25}, Slice(share=2_500), True),
+    "too little of one": ({"GPU": 0.2}, Slice(share=2_500), False),
+    "whole GPUs are told by the shape": ({}, None, True),
+}
+
+
+@pytest.mark.parametrize(("room", "part", "want"), FREE.values(), ids=FREE)
+def test_a_node_has_part_of_a_card(room: dict[str, float], part: Slice | None, want: bool) -> None:
+    assert serve_fences._has(room, part) is want
+
+
+WAYS = {
+    "room that is free": ([Shape(gpus=1)], [], [True]),
+    "no room": ([Shape(gpus=0)], [], [False]),
+    "room that a fence holds": ([Shape(gpus=0)], ["h"], [True]),
+    "room for one, which Ray shows as free a moment longer": ([Shape(gpus=1), Shape(gpus=1)], [], [True, False]),
+}
+
+
+@pytest.mark.parametrize(("free", "held", "want"), WAYS.values(), ids=WAYS)
+def test_a_replica_starts_without_an_arbiter_only_where_it_has_room(
+    free: list[Shape], held: list[str], want: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None waits in Ray's queue, where a fence that an arbiter makes for it would pass it by."""
+    rooms = iter(free)
+    monkeypatch.setattr(serve_fences, "free_rooms", lambda _: {"n": next(rooms)})
+    removed: list[Any] = []
+    monkeypatch.setattr(serve_groups, "_remove", removed.append)
+    fences = tuple(Standing(group_id="ab" * 18, name="fleet/h/n/x#1", node_id="n", shape=Shape(gpus=1)) for _ in held)
+    ask = serve_demand.ask_of("shop.Echo", {"GPU": 1}, {"team": "search"}, min_replicas=0)
+    groups = serve_groups.Groups(serve_demand.Desk(PaperBoard()))  # type: ignore[arg-type]
+    assert [groups._make_way(ask, fences) for _ in free] == want
+    assert len(removed) == len(held)
 
 
 def test_the_policy_survives_being_pickled_by_serve_and_patches_nothing_outside_of_the_controller() -> None:

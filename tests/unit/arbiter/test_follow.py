@@ -220,7 +220,7 @@ def test_a_requeued_workload_keeps_its_place_and_its_checkpoint_and_gets_a_new_a
         deadline_at=None,
     )
     checkpoint = Checkpoint(uri="file:///c", step=7, at=95.0, attempt=1)
-    assert after == Record(workload=want, job=before.job, checkpoint=checkpoint)
+    assert after == Record(workload=want, job=before.job, checkpoint=checkpoint, saves=1)
     assert [note.kind for note in notes] == [What.ACKNOWLEDGED, What.REQUEUED]
 
 

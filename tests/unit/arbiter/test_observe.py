@@ -94,6 +94,15 @@ def test_foreign_gpus(looks: list[Facts], want: int) -> None:
     assert foreign(looks) == want
 
 
+def test_what_serve_made_is_foreign_until_it_is_a_grant() -> None:
+    made = replace(group("serve:SERVE_REPLICA::chat#Echo#1"), replica="SERVE_REPLICA::chat#Echo#1", service="chat.Echo")
+    looks = [facts(1.0, view(used=2), made), facts(2.0, view(used=2), made)]
+    grant = GrantRecord(name="a", service="chat.Echo", node="n1", shape=shape(2), made_at=0.0, group_id="g")
+    said = Demand(service="chat.Echo", team="serving", shape=shape(2), wanted=1, floor=0, at=0.0)
+    granted, odd = Book(grants={"a": grant}, demands={said.service: said}), Book(grants={"a": grant})
+    assert [foreign(looks, book) for book in (Book(), granted, odd)] == [2, 0, 2]
+
+
 def test_a_restart_neither_forgets_what_was_foreign_nor_takes_a_lag_for_it() -> None:
     last = state(node("n1", foreign=shape(2)))
     assert foreign([facts(10.0, view(used=2))], last=last) == 2

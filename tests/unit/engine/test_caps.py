@@ -156,14 +156,15 @@ def test_who_waits_for_a_cap_is_told_so(
     assert explain(facts, under, 10.0, "a").sentence == sentence
 
 
-def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave() -> None:
+@pytest.mark.parametrize("gpus", [4, 3], ids=["as many as it lacks", "more than it lacks"])
+def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus: int) -> None:
     parts = [
         *H100,
         backfill("dear", gpus=8, on=("h0",), started_at=0.0),
         backfill("cheap", gpus=4, on=("h1",), started_at=90.0),
         backfill("spared", gpus=4, on=("h1",), started_at=80.0),
         backfill("foreign", gpus=8, on=("h2",), team="vision"),
-        gang("a", gpus=4),
+        gang("a", gpus=gpus),
     ]
     plan = decide(state(*parts), rules(h100=16), 100.0)
     assert drained(plan) == ["cheap"]

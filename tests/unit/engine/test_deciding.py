@@ -12,8 +12,9 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan
 from fleet_app.engine.policy import Ordering, Policy
 from fleet_app.engine.state import FleetState
+from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, nodes, policy, quarantined, service, team
+from tests.builders import backfill, booking, gang, node, nodes, policy, quarantined, service, team
 
 NOTHING_BESIDE = FleetState()
 STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64))
@@ -22,8 +23,8 @@ STRICT = policy(team("research", nominal=64, strict=True), team("vision", nomina
 def deciding(rules: Policy, *waiting: Workload, count: int = 1) -> Deciding:
     """Return the decisions on so many nodes, for these who wait."""
     found = Deciding(rules)
-    for node in nodes(count):
-        found.node(None, node)
+    for each in nodes(count):
+        found.node(None, each)
     for one in waiting:
         found.workload(None, one)
     return found
@@ -151,6 +152,27 @@ def test_with_services_every_end_is_decided():
     one.service(None, service("chat"))
     decided(one)
     one.workload(one.books.holding[0], None)
+    assert decided(one) is not None
+
+
+def test_it_is_decided_when_a_node_or_a_service_comes_or_changes():
+    one, _ = full()
+    for change in (
+        lambda: one.node(None, node("n9")),
+        lambda: one.node(node("n9"), node("n9", condition=Condition.CORDONED)),
+        lambda: one.service(None, service("chat")),
+        lambda: one.service(service("chat"), service("chat", wanted=1)),
+    ):
+        assert decided(one) is None
+        change()
+        assert decided(one) is not None
+
+
+def test_after_a_decision_from_all_facts_the_next_is_made_too():
+    one, runs = full()
+    assert decided(one) is None
+    booked = FleetState(bookings=(booking("run", "n1"),), nodes=tuple(nodes(1)), workloads=(runs,))
+    assert one.plan(booked, 0.0) is not None
     assert decided(one) is not None
 
 

@@ -23,9 +23,19 @@ LEFT: dict[str, tuple[list[Departure], list[Node | Workload | Service], list[str
     "an empty node is let go": ([departure()], [N1], []),
     "committed work is asked to move": ([departure()], [N1, MOVABLE], ["move gang"]),
     "once": ([departure()], [N1, replace(MOVABLE, phase=Phase.DRAINING)], []),
+    "of two of its nodes too": (
+        [departure("n1"), departure("n2")],
+        [N1, N2, gang(on=["n1", "n2"], movable=True)],
+        ["move gang"],
+    ),
     "who cannot be asked to is let be": ([departure()], [N1, gang(on=["n1"])], []),
     "what yields has its grace": ([departure()], [N1, backfill(on=["n1"])], ["drain backfill by 1120"]),
     "who leaves already is let be": ([departure()], [N1, backfill(on=["n1"], phase=Phase.STOPPING)], []),
+    "but others on that node are not": (
+        [departure()],
+        [N1, backfill("a", on=["n1"], phase=Phase.STOPPING), backfill("b", on=["n1"])],
+        ["drain b by 1120"],
+    ),
     "a replica is Serve's to move": ([departure("v1")], [node("v1", serving=True), service(on=["v1"])], []),
     "a node beside it is nobody's concern": ([departure()], [N1, gang(on=["n2"], movable=True)], []),
     "before its end committed work has its grace": (

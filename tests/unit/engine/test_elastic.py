@@ -234,6 +234,15 @@ GROWS = {
         state(*nodes(2), elastic(on=["n1"]), node("s1", serving=True, foreign=shape(8)), service("chat", wanted=1)),
         {},
     ),
+    "a node of its own spine before one of an earlier spine": (
+        state(
+            node("n1", at="s2/l1"),
+            node("a", at="s1/l1"),
+            node("b", at="s2/l2"),
+            elastic(on=["n1"], most=2),
+        ),
+        {"el": ("b",)},
+    ),
     "the nearest nodes": (
         state(node("n1"), node("a", at="s1/l2"), node("z"), elastic(on=["n1"], most=2)),
         {"el": ("z",)},
@@ -270,6 +279,13 @@ def test_it_grows(seen: FleetState, want: dict[str, tuple[str, ...]]) -> None:
 def test_committed_work_grows_inside_its_nominal() -> None:
     running = gang("el", on=["n1", "n2"], minimum=1, at_most=9)
     assert grown(decide(state(*nodes(9), running), RULES, 5.0)) == {"el": ("n3", "n4")}
+
+
+def test_what_one_has_grown_by_another_of_its_team_may_not() -> None:
+    """Q3: what its cohort would lend is not for what never yields."""
+    rules = policy(team("research", nominal=24), team("vision", nominal=64))
+    running = [gang(name, on=[f"n{n}"], minimum=1, at_most=3) for n, name in ((1, "first"), (2, "then"))]
+    assert grown(decide(state(*nodes(9), *running), rules, 5.0)) == {"first": ("n3",)}
 
 
 def test_a_lost_member_ends_all_of_it() -> None:

@@ -45,6 +45,14 @@ ESTIMATES: dict[str, tuple[Parts, str]] = {
         [*nodes(1), backfill("lent", gpus=8, on=["n1"], grace_s=60.0), gang("x")],
         f"in about 1 min, when lent has left{LEFT}",
     ),
+    "who leaves at once is named too": (
+        [*nodes(1), backfill("lent", gpus=8, on=["n1"], grace_s=0.0), gang("x")],
+        f"any moment now, when lent has left{LEFT}",
+    ),
+    "and nobody who left before that": (
+        [*nodes(2), A, backfill("lent", gpus=8, on=["n2"], grace_s=0.0), gang("x", nodes=2)],
+        f"in about 5 min 20 s, when a has left{LEFT}",
+    ),
     "when a deadline has come that was set before": (
         [*nodes(1), gang("a", on=["n1"], team="vision", phase=Phase.STOPPING, deadline_at=1050.0), gang("x")],
         f"in about 50 s, when a has left{LEFT}",

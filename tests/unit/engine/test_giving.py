@@ -59,3 +59,13 @@ def test_a_member_that_has_to_leave_is_named_by_its_workload(workload: Workload,
     plan = decide(facts, replace(RULES, calendar=replace(RULES.calendar, hold_s=0.0)), 1000.0)
     wait = next(one for one in plan.waits if one.workload == "x")
     assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("job",))
+
+
+def test_who_waits_for_its_room_takes_its_place_in_a_booking_after_who_is_there() -> None:
+    """C1: `there` fills what is booked and `x` is beside it, so that one GPU more is left to others."""
+    there, lent = gang("there", gpus=4, on=["n1"]), backfill("lent", team="guest", gpus=4, on=["n1"])
+    half = booking("half", "n1", gpus=4, start_at=9000.0, end_at=10_000.0)
+    waiting = [gang("x", gpus=3), gang("small", gpus=1, team="vision", submitted_at=1.0)]
+    rules = policy(team("research", nominal=64), team("vision", nominal=8), team("guest", nominal=0))
+    plan = decide(state(*nodes(1), there, lent, half, *waiting), rules, 100.0)
+    assert {one.workload: one.reason for one in plan.waits} == dict.fromkeys(("x", "small"), Reason.DRAIN_UNDER_WAY)

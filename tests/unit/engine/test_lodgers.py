@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_app.engine.lodgers import NO_LODGERS, Lodgers, as_one
+from fleet_app.engine.lodgers import Lodgers, as_one
+from fleet_app.engine.values import NOTHING
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, shape
 
@@ -20,7 +21,7 @@ def one_of(*lodgers: Workload) -> Lodgers:
 
 
 AS_ONE: dict[str, tuple[list[Workload], Lodgers]] = {
-    "nobody": ([], NO_LODGERS),
+    "nobody": ([], Lodgers(NOTHING, 0, 0, 0, 0.0, 0.0, ())),
     "one alone": ([LARGE], Lodgers(shape(4, cpus=8), 4, 5, 5, 400.0, 400.0, ())),
     "one alone here of two nodes loses half of it here": ([WIDE], Lodgers(shape(2), 2, 7, 7, 200.0, 200.0, ())),
     "several, the cheapest for each GPU first": (

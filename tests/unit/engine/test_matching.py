@@ -82,6 +82,17 @@ def test_the_nearest_domain_gives_the_hardest_group_its_nodes_first() -> None:
     assert [[one.name for one in group] for group in nearest(asked, LEAVES, fits)] == [["n3"], ["n1", "n2"]]
 
 
+def test_nodes_of_one_class_are_looked_at_together_servings_first() -> None:
+    """P12, P2."""
+    both = [node("a"), node("b", serving=True), node("c", serving=True), node("d")]
+    fits, tightness = fits_in(both)
+    assert place(sought((1, shape(8)), (2, shape(1))), both, fits, tightness) is None
+    assert [[one.name for one in group] for group in nearest(sought((2, shape(8)), (1, shape(1))), both, fits)] == [
+        ["b", "c"],
+        [],
+    ]
+
+
 def test_kept_nodes_are_those_that_fit_already_and_others_that_would_if_they_were_empty() -> None:
     asked = sought((2, shape(8)), (1, shape(4)))
     found = list(nodes(4))

@@ -10,7 +10,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Move
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, booking, gang, node, policy, state, team, transfer
+from tests.builders import backfill, booking, gang, node, policy, shape, state, team, transfer
 
 RULES = policy(team("research", nominal=8), team("vision", nominal=16))
 NODES = [node("n1"), node("n2"), node("n3")]
@@ -18,10 +18,12 @@ WAS = booking("run", "n1", "n2", transfers=[transfer("vision", 8)])
 STAYS = [gang(f"stays-{n}", on=[f"n{n}"], started_at=1500.0 + n, movable=True) for n in (1, 2)]
 TAKEN = gang("taken", team="vision", on=["n3"])
 OWNER = gang("owner", team="vision", submitted_at=2100.0)
+MIXED = gang("owner", team="vision", groups={"gpu": (1, shape(8)), "cpu": (1, shape(0, cpus=1))}, submitted_at=2100.0)
 Parts = list[Node | Workload | Booking]
 
 CASES: dict[str, tuple[Parts, list[str]]] = {
     "one of two moves, the one that loses least": ([WAS, *STAYS, TAKEN, OWNER], ["stays-2"]),
+    "for an owner of several shapes too": ([WAS, *STAYS, TAKEN, MIXED], ["stays-2"]),
     "nobody where the owner finds room": ([WAS, *STAYS, OWNER], []),
     "nobody while nobody inside its nominal waits": ([WAS, *STAYS, TAKEN], []),
     "nobody for what is above its own nominal": ([WAS, *STAYS, TAKEN, gang("owner", team="vision", nodes=2)], []),

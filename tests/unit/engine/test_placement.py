@@ -27,6 +27,13 @@ PLACES = {
     "one bundle takes the leaf with the fewest nodes": (TWO_LEAVES, 1, 0, {}, ["n1"]),
     "a fuller node first": (TWO_LEAVES, 1, 0, {"n4": 3}, ["n4"]),
     "a leaf that fits exactly": (TWO_LEAVES, 3, 0, {}, ["n7", "n8", "n9"]),
+    "of two that fit the one whose second node is fuller too": (
+        [*nodes(2, at="s1/l1"), *nodes(2, at="s1/l2", first=3)],
+        2,
+        0,
+        {"n1": 1, "n3": 1, "n4": 3},
+        ["n3", "n4"],
+    ),
     "the deepest domain wins over a fuller one": (TWO_LEAVES, 2, 0, {"n1": 1, "n3": 1}, ["n1", "n2"]),
     "no leaf has five, a spine has": (TWO_LEAVES, 5, 0, {}, ["n1", "n3", "n4", "n5", "n6"]),
     "no spine has seven, the fleet has": (TWO_LEAVES, 7, 0, {}, ["n1", "n2", "n3", "n4", "n5", "n6", "n7"]),

@@ -45,7 +45,11 @@ PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
         [*nodes(2), A, backfill("own", gpus=8, on=["n2"], team="research"), X],
         (1500.0, "a"),
     ),
-    "unless it was drained before, and runs undisturbed for a while": (
+    "but not what has a higher priority": (
+        [*nodes(2), A, backfill("own", gpus=8, on=["n2"], team="research", priority=60_000), X],
+        (None, ""),
+    ),
+    "nor what was drained before, and runs undisturbed for a while": (
         [*nodes(2), A, OWN, replace(X, submitted_at=950.0)],
         (None, ""),
     ),

@@ -13,7 +13,7 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Boundary, Calendar, Policy
 from fleet_app.engine.values import Condition, Crossing, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, booking, crossing, gang, node, nodes, policy, service, state, team
+from tests.builders import backfill, booking, crossing, gang, node, nodes, policy, service, shape, state, team
 
 Parts = list[Node | Workload | Booking | Crossing | Service]
 
@@ -45,6 +45,12 @@ ASKED: dict[str, tuple[Parts, float, int | None, list[str]]] = {
     "two at a time": ([*nodes(3), BOOKED, *LENT], 200.0, 2, ["b1", "b2"]),
     "beside who leaves already": ([*nodes(3), BOOKED, *LENT, LEAVES], 200.0, 2, ["b1"]),
     "and who moves": ([*nodes(3), BOOKED, *LENT, MOVES], 200.0, 2, ["b1"]),
+    "not beside more than may": (
+        [*nodes(3), BOOKED, *LENT, replace(LEAVES, shape=shape(4)), replace(MOVES, shape=shape(4))],
+        200.0,
+        1,
+        [],
+    ),
     "while there is time for another's grace and their own": ([*nodes(3), BOOKED, *LENT], 640.0, 1, ["b1"]),
     "but no longer": ([*nodes(3), BOOKED, *LENT], 641.0, 1, ["b1", "b2", "b3"]),
     "to move for a booking's start nobody is put off": (

@@ -30,7 +30,7 @@ from fleet_app.twin.record import (
     TeamSpan,
     Waiting,
 )
-from fleet_app.twin.work import Asked, Faults
+from fleet_app.twin.work import Asked, Faults, Known
 from tests.builders import backfill, booking_ask, gang, node, nodes, policy, service, team
 from tests.twins import job, of, ran, scenario, story, told, traffic
 
@@ -79,6 +79,41 @@ def test_backfill_leaves_within_its_notice_and_goes_on_where_it_saved():
         ("lent", 530.0, 430.0),
     ]
     assert of(records, Ended)[-1].at == 1100.0
+
+
+def left_at(**manners: object) -> tuple[float, float, float]:
+    """Return when backfill that was asked to leave at 400 s left, what it had saved, and what of it was lost."""
+    jobs = [job(backfill("lent", gpus=8), 1000.0, leaves_s=30.0, **manners), job(gang("owner"), 100.0, at=400.0)]
+    (left,) = of(told(scenario(policy(), [node("n1")], jobs)), Left)
+    return (left.at, left.done_s, left.lost_s)
+
+
+MANNERS = {
+    "it works until it exits": ({}, (430.0, 430.0, 0.0)),
+    "it works until it has saved": ({"saves_s": 12.0}, (430.0, 412.0, 0.0)),
+    "it saves whole steps": ({"step_s": 100.0}, (430.0, 400.0, 30.0)),
+    "it saves the steps that it had done by then": ({"saves_s": 12.0, "step_s": 4.0}, (430.0, 412.0, 0.0)),
+    "how it left then is known": (
+        {"saves_s": 12.0, "known": (Known(attempt=1, leaves_s=20.0, saves_s=5.0),)},
+        (420.0, 405.0, 0.0),
+    ),
+    "what is known of another attempt says nothing": (
+        {"known": (Known(attempt=2, leaves_s=20.0),)},
+        (430.0, 430.0, 0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("manners", "want"), MANNERS.values(), ids=MANNERS)
+def test_what_is_saved_by_who_is_asked_to_leave(manners, want):
+    assert left_at(**manners) == want
+
+
+def test_each_attempt_starts_as_it_is_known_to_and_others_as_usual():
+    known = (Known(attempt=1, start_s=7.0), Known(attempt=2))
+    jobs = [job(backfill("lent", gpus=8), 500.0, start_s=3.0, known=known), job(gang("owner"), 100.0, at=100.0)]
+    starts = [one.at for one in of(told(scenario(policy(), [node("n1")], jobs)), Started) if one.workload == "lent"]
+    assert starts == [7.0, 203.0]
 
 
 def test_who_clings_is_killed_at_the_deadline_and_loses_what_it_did_since_it_last_saved():
@@ -148,6 +183,35 @@ def test_replicas_start_as_traffic_grows_and_end_as_it_falls():
         (200.0, 300.0, 1, 1, 1),
     ]
     assert of(records, ServiceSpan)[0].late == of(records, ServiceSpan)[0].requests == 10.0
+
+
+def test_a_replica_that_is_to_end_has_its_gpus_until_it_is_gone():
+    given = scenario(
+        policy(),
+        [node("s1", serving=True)],
+        [job(backfill("waits", gpus=8), 50.0, at=20.0)],
+        traffic=[traffic(service("chat", gpus=8), (0.0, 1.0), (100.0, 0.0), stops_s=15.0)],
+        ends_at=2_000.0,
+    )
+    (admitted,) = of(told(given), Admitted)
+    assert admitted.at == 115.0
+
+
+def test_a_replica_that_is_wanted_again_starts_where_another_is_about_to_be_gone():
+    chat = traffic(service("chat", gpus=8), (0.0, 1.0), (100.0, 0.0), (105.0, 1.0), stops_s=15.0)
+    records = told(scenario(policy(), [node("s1", serving=True)], traffic=[chat], ends_at=300.0))
+    assert [(one.at, one.waited_s) for one in of(records, ReplicaReady)] == [(0.0, 0.0), (115.0, 10.0)]
+
+
+def test_requests_that_nobody_knows_are_not_counted():
+    chat = traffic(service("chat"), (0.0, 1.0), objective_s=None)
+    records = told(scenario(policy(), [node("s1", serving=True)], traffic=[chat], ends_at=300.0))
+    assert {(one.requests, one.late) for one in of(records, ServiceSpan)} == {(0.0, 0.0)}
+
+
+def test_what_came_before_the_run_is_there_when_it_begins():
+    given = scenario(policy(), [node("n1")], [job(gang("g"), at=5.0)], begins_at=1_000.0)
+    assert [one.at for one in of(told(given), Admitted)] == [1_000.0]
 
 
 def test_fewer_replicas_are_wanted_only_once_that_was_enough_for_a_while():

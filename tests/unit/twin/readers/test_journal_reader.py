@@ -30,7 +30,7 @@ def path(tmp_path):
     book = Book()
     for number, (name, phase) in enumerate(ENDED.items()):
         one = replace(gang(name, submitted_at=float(7 + number)), phase=phase, attempt=2, requeued=True)
-        book.put(Record(workload=one, job=Job(entrypoint="true")))
+        book.put(Record(workload=one, job=Job(entrypoint="true"), saves=5 * (name == "a")))
     book.demands.put("chat", Demand(service="chat", team="serving", shape=shape(2), wanted=1, floor=1, at=130.0))
     told = [
         (10.0, What.ARBITER, "arbiter", {}),
@@ -51,6 +51,7 @@ def path(tmp_path):
         (30.0, What.FAILED, "b", {}),
         (20.0, What.STARTED, "c", {}),
         (130.0, What.DEMANDED, "chat", {"was": 3, "wanted": 1}),
+        (134.0, What.GRANT_IDLE, "chat", {"grant": "g1"}),
         (150.0, What.POLICY, "arbiter", {}),
     ]
     for at, kind, subject, detail in told:
@@ -70,17 +71,30 @@ def spoil(path, statement, *values):
     db.close()
 
 
-def test_jobs_are_as_they_were_submitted_and_work_until_they_were_asked_to_leave(path):
+def test_jobs_are_as_they_were_submitted_and_work_until_they_had_saved(path):
     found = [(one.workload, one.run_s, one.start_s, one.fails) for one in past(path).jobs[:2]]
     assert found == [
-        (gang("a", submitted_at=7.0), 75.0, 7.5, False),
+        (gang("a", submitted_at=7.0), 76.0, 7.5, False),
         (gang("b", submitted_at=8.0), 10.0, 0.0, True),
     ]
 
 
 def test_how_each_attempt_behaved_is_kept(path):
-    want = (Known(attempt=1, start_s=5.0, leaves_s=5.0), Known(attempt=2, start_s=10.0))
+    want = (Known(attempt=1, start_s=5.0, leaves_s=5.0, saves_s=1.0), Known(attempt=2, start_s=10.0))
     assert past(path).jobs[0].known == want
+
+
+def test_work_was_saved_as_often_as_it_was_beside_when_it_had_to_leave(path):
+    assert {one.workload.name: one.save_every_s for one in past(path).jobs[:2]} == {"a": 19.0, "b": None}
+
+
+def test_who_never_started_or_had_to_leave_would_do_so_as_others_do(path):
+    others = [one for one in past(path).jobs if one.workload.name != "a"]
+    assert {one.workload.name: (one.start_s, one.leaves.median_s) for one in others} == {
+        "b": (0.0, 5.0),
+        "c": (0.0, 5.0),
+        "e": (2.5, 5.0),
+    }
 
 
 def test_what_has_not_ended_does_not_end_in_the_history(path):
@@ -107,7 +121,7 @@ def test_a_service_wants_what_it_wanted_when_it_did(path):
         1,
     )
     assert one.rates == ((10.0, 2.0), (15.0, 3.0), (130.0, 1.0))
-    assert (one.start_s.median_s, one.objective_s) == (2.0, None)
+    assert (one.start_s.median_s, one.stops_s, one.objective_s) == (2.0, 4.0, None)
 
 
 def test_changes_of_the_policy_are_counted(path):

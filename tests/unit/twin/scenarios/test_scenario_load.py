@@ -220,3 +220,11 @@ def test_a_trace_is_demand(tmp_path):
     rates = load(path).scenario.traffic[0].rates
     assert 300 < len(rates) < 500
     assert rates[0][0] == 0.0
+
+
+def test_how_work_saves_and_replicas_stop_is_as_it_is_written(tmp_path):
+    day = "{source: day, peak: 8, trough: 2, low: []}"
+    demand = f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {day}, stops: 9s}}"
+    scenario = load(written(tmp_path, stream(manners="{saves: 5s, step: 2s}") + "\n" + demand)).scenario
+    job = next(iter(scenario.jobs))
+    assert (job.saves_s, job.step_s, scenario.traffic[0].stops_s) == (5.0, 2.0, 9.0)
