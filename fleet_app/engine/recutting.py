@@ -69,10 +69,11 @@ def _card_for(slices: Slices, ask: Ask, free: Sequence[Place]) -> Place | None:
     Before that, where the policy says how many CPUs a free GPU needs, one of a node that keeps those (P13).
     """
     able = [place for place in free if _could_go(slices, ask, place)]
+    ledger, with_card = slices.ledger, ask.shape + Shape(gpus=1)
 
     def worth(place: Place) -> tuple[bool, int, int]:
-        ledger, whole = slices.ledger, slices.deck.cards[place].whole
-        useless = made_useless(ledger, ledger.nodes[place.node], ask.shape + Shape(gpus=int(whole)))
+        whole = slices.deck.cards[place].whole
+        useless = made_useless(ledger, ledger.nodes[place.node], with_card if whole else ask.shape)
         return (whole, useless, ledger.free[place.node].gpus)
 
     return min(able, key=worth, default=None)
