@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine.booking import offer
+from fleet_app.engine.calendar import BookingAsk, Declined
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
@@ -13,7 +15,7 @@ from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason, Shrink
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.values import Condition
-from tests.builders import backfill, gang, node, policy, service, shape, sliced, state, team
+from tests.builders import backfill, booking, booking_ask, gang, node, policy, service, shape, sliced, state, team
 
 
 def capped(of: Quota, **caps: int) -> Quota:
@@ -381,3 +383,45 @@ def test_what_a_cap_just_allows_waits_for_nodes_and_not_for_ever() -> None:
     wait = plan.wait_of("a")
     assert wait is not None
     assert wait.reason is Reason.NO_ROOM
+
+
+def in_org(**caps: int) -> Policy:
+    """Return a policy under which research and vision share these caps."""
+    return policy(
+        capped(team("org", nominal=64, parent=None), **caps), team("research", nominal=32), team("vision", nominal=32)
+    )
+
+
+BOOKED: dict[str, tuple[list[object], BookingAsk, Policy, tuple[int, int] | None]] = {
+    "a booking up to the number": (H100, booking_ask(count=2), rules(h100=16), None),
+    "above it": (H100, booking_ask(count=3), rules(h100=16), (24, 16)),
+    "with what is booked then": ([*H100, booking("x", "h0")], booking_ask(count=2), rules(h100=16), (24, 16)),
+    "with what is booked at another time": (
+        [*H100, booking("x", "h0", start_at=5000.0, end_at=6000.0)],
+        booking_ask(count=2),
+        rules(h100=16),
+        None,
+    ),
+    "with what another team of the entry has booked": (
+        [*H100, booking("x", "h0", team="vision")],
+        booking_ask(count=2),
+        in_org(h100=16),
+        (24, 16),
+    ),
+    "beside maintenance, which is nobody's": (
+        [*H100, booking("x", "h0", team=None)],
+        booking_ask(count=2),
+        rules(h100=16),
+        None,
+    ),
+    "of an accelerator without a number": (A100, booking_ask(), rules(h100=0), None),
+    "maintenance itself": (H100, booking_ask("shut", "h0", team=None), rules(h100=0), None),
+}
+
+
+@pytest.mark.parametrize(("parts", "ask", "under", "want"), BOOKED.values(), ids=BOOKED)
+def test_a_booking_stays_inside_the_number(
+    parts: list[object], ask: BookingAsk, under: Policy, want: tuple[int, int] | None
+) -> None:
+    answer = offer(state(*parts), under, 0.0, ask)  # type: ignore[arg-type]  # nodes and bookings
+    assert (isinstance(answer, Declined) and (answer.asked, answer.available)) == (want or False), answer
