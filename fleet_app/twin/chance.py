@@ -14,11 +14,13 @@ from random import Random  # noqa: TID251 - the twin plays the world; no decisio
 class Spread:
     """Seconds that differ from case to case: the median, and the deviation of the logarithm; with 0 always the median.
 
-    Log-normal, as start-up and checkpoint times tend to be: never negative, with a long tail.
+    Log-normal, as start-up and checkpoint times tend to be: never negative, with a long tail. With `samples` it is one
+    of those, each as often as another.
     """
 
     median_s: float = 0.0
     sigma: float = 0.0
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Chance:
 
     def seconds(self, spread: Spread, *what: object) -> float:
         """Return how long it takes in one case."""
+        if spread.samples:
+            return self.of(*what).choice(spread.samples)
         if spread.sigma == 0.0:
             return spread.median_s
         return spread.median_s * math.exp(self.of(*what).gauss(0.0, spread.sigma))

@@ -28,3 +28,9 @@ def test_half_of_what_is_drawn_is_below_the_median():
     drawn = [Chance(1).seconds(Spread(median_s=3.0, sigma=0.5), number) for number in range(2_000)]
     assert statistics.median(drawn) == pytest.approx(3.0, rel=0.05)
     assert min(drawn) > 0.0
+
+
+def test_of_samples_each_is_drawn_as_often_as_another():
+    spread = Spread(samples=(1.0, 5.0, 9.0))
+    drawn = [Chance(1).seconds(spread, number) for number in range(3_000)]
+    assert {one: round(drawn.count(one) / 3_000, 1) for one in spread.samples} == {1.0: 0.3, 5.0: 0.3, 9.0: 0.3}

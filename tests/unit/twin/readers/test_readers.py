@@ -11,13 +11,16 @@ import pytest
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import Shape
 from fleet_app.twin.readers.azure import azure, digitized, scaled
+from fleet_app.twin.readers.dlrm import dlrm
 from fleet_app.twin.readers.helios import helios
+from fleet_app.twin.readers.helios_state import Sampled, helios_state
 from fleet_app.twin.readers.itp import itp
 from fleet_app.twin.readers.kueue import kueue
 from fleet_app.twin.readers.openb import openb_nodes, openb_pods
 from fleet_app.twin.readers.philly import philly
 from fleet_app.twin.readers.reading import gathered, read
 from fleet_app.twin.readers.row import Row
+from fleet_app.twin.readers.samples import Sample, samples
 from fleet_app.twin.readers.slurm import sacct
 from fleet_app.twin.readers.swf import swf
 
@@ -76,6 +79,49 @@ def test_helios():
     assert reading.found == (want,)
     assert reading.aside == (("jobs without GPUs", 1),)
     assert [(one.line, one.why) for one in reading.malformed] == [(4, "start_time is None, not a time")]
+
+
+DLRM = """
+instance_sn,role,app_name,cpu_request,gpu_request,memory_request,creation_time,scheduled_time,deletion_time
+i0,HN,app_0,12,1,120.5,,,
+i1,HN,app_0,12,1,120.5,60.0,90.0,600.0
+i2,CN,app_0,12,0,120.5,60.0,90.0,600.0
+i3,HN,app_0,12,1,much,60.0,90.0,600.0
+"""
+
+
+def test_dlrm():
+    reading = gathered(lines(DLRM), dlrm, "instances.csv")
+    shape = Shape(gpus=1, cpu_milli=12_000, memory_mib=123_392)
+    assert [(one.name, one.service, one.shape) for one in reading.found] == [
+        ("i0", "app_0", shape),
+        ("i1", "app_0", shape),
+    ]
+    assert [(one.created_at, one.scheduled_at, one.deleted_at) for one in reading.found] == [
+        (None, None, None),
+        (60.0, 90.0, 600.0),
+    ]
+    assert reading.aside == (("replicas without GPUs", 1),)
+    assert [one.line for one in reading.malformed] == [5]
+
+
+def test_samples():
+    reading = gathered(lines("t_s,container,value,type\n57,c001,0.5,x\n114,,1.5,x\n171,c001,,x"), samples, "qps.csv")
+    assert reading.found == (Sample(at=57.0, container="c001", value=0.5), Sample(at=114.0, container="", value=1.5))
+    assert [one.line for one in reading.malformed] == [4]
+
+
+STATE = """
+time,running_gpujob_num,pending_gpujob_num,total_gpu_num,running_gpu_num,pending_gpu_num
+1970-01-01 00:10:00,2,1,64,9,8
+1970-01-01 00:20:00,2,1,64,-1,8
+"""
+
+
+def test_helios_state():
+    reading = gathered(lines(STATE), helios_state, "state.csv")
+    assert reading.found == (Sampled(at=600.0, running=2, running_gpus=9, pending=1, pending_gpus=8, gpus=64),)
+    assert [one.line for one in reading.malformed] == [3]
 
 
 SACCT = """
@@ -261,6 +307,9 @@ KEPT = {
     "itp04.csv.gz": (itp, 15_802),
     "azure_llm_2024_conv_week.csv": (azure, 1_396),
     "azure_llm_2024_code_week.csv": (azure, 1_396),
+    "helios_earth_vc6YE_state_10min.csv.gz": (helios_state, 4_464),
+    "helios_earth_vcpDC_state_10min.csv.gz": (helios_state, 4_464),
+    "helios_earth_vc3sl_state_10min.csv.gz": (helios_state, 4_464),
 }
 
 
