@@ -65,6 +65,7 @@ WEIGHTS = Artifact(name="weights", size_mib=81_920, source="store")
 URGENT = PriorityClass(name="training-urgent", value=60_000)
 POLITE = PriorityClass(name="training-polite", value=900, yields=True)
 TEAMS = ("research", "vision", "speech", "serving")
+ACCELERATORS = ("h100", "a100")
 
 
 @st.composite
@@ -93,6 +94,7 @@ def policies(draw: st.DrawFn) -> Policy:
     at_once = draw(st.sampled_from([None, None, 1, 2]))
     return replace(
         rules,
+        quotas=tuple(replace(one, flavors=draw(caps())) for one in rules.quotas),
         drain=replace(rules.drain, restart_cost_s=restart_s, most_at_once=at_once),
         ordering=ordering,
         packing=packing,
@@ -102,6 +104,19 @@ def policies(draw: st.DrawFn) -> Policy:
         spares=draw(spares()),
         calendar=draw(calendars()),
     )
+
+
+def caps() -> st.SearchStrategy[tuple[FlavorQuota, ...]]:
+    """Return no caps more often than some that bind, on whole GPUs of one accelerator or of both (V9)."""
+    gpus = st.sampled_from([0, 2, 4, 6, 8, 12])
+    some = st.lists(st.sampled_from(ACCELERATORS), min_size=1, max_size=2, unique=True)
+    one = st.builds(lambda kinds, most: tuple(cap(kind, most) for kind in kinds), some, gpus)
+    return st.one_of(*[st.just(())] * 4, one)
+
+
+def cap(accelerator: str, gpus: int) -> FlavorQuota:
+    """Return the number of an entry for whole GPUs of an accelerator."""
+    return FlavorQuota(flavor=f"{accelerator}-whole", nominal=gpus)
 
 
 def calendars() -> st.SearchStrategy[Calendar]:
@@ -303,7 +318,9 @@ def cut(draw: st.DrawFn, fleet: Fleet) -> Fleet:
         changed.append(replace(one, capacity=capacity, cards=cards(*layouts, idle_since=idle_since)))
     quotas = fleet.policy.quotas
     if draw(st.sampled_from([False, False, True])):
-        quotas = tuple(replace(one, flavors=draw(flavor_quotas())) if one.name in TEAMS else one for one in quotas)
+        quotas = tuple(
+            replace(one, flavors=(*one.flavors, *draw(flavor_quotas()))) if one.name in TEAMS else one for one in quotas
+        )
     slicing = Slicing(
         shares=draw(st.sampled_from([2, 4, 10])),
         repartition=draw(st.booleans()),

@@ -8,20 +8,27 @@ from rich.table import Table
 
 from fleet_app.cli.show import duration, plain
 from fleet_app.cli.tables import empty
+from fleet_app.twin.report import cells
 from fleet_app.twin.report.closed import Closed
-from fleet_app.twin.report.compare import Row, whole
+from fleet_app.twin.report.compare import whole
 from fleet_app.twin.report.figures import Figures, Spread
 
 
 def tables(figures: Figures, estimate: Closed | None) -> Iterable[tuple[str, Table]]:
     """Yield every table of a run, with what it is about."""
     yield "What serving's GPUs came to", money(figures, estimate)
-    yield "Classes of nodes (GPU-hours)", classes(figures)
+    yield "Classes of nodes (GPU-hours)", of_cells(cells.classes(figures))
     yield "Teams (GPU-hours)", teams(figures)
     if figures.services:
         yield "Services", services(figures)
     yield "Waits for nodes, by GPUs and by team", waits(figures)
-    yield "Attempts cut short (GPU-hours)", interrupted(figures)
+    yield "Attempts cut short (GPU-hours)", of_cells(cells.interrupted(figures))
+    if figures.moments:
+        yield "Over time: stranded, waited for, free", of_cells(cells.over_time(figures))
+    if figures.foresight.looks:
+        yield "Demand foreseen, and kept free for", of_cells(cells.foresight(figures))
+    if figures.effort.known:
+        yield "What the hours were used for", of_cells(cells.effort(figures))
 
 
 def money(figures: Figures, estimate: Closed | None) -> Table:
@@ -40,20 +47,6 @@ def money(figures: Figures, estimate: Closed | None) -> Table:
     for what, amount, estimated in rows:
         beside = [] if estimate is None else ["-" if estimated is None else f"{estimated:,.0f}"]
         table.add_row(what, f"{amount:,.0f}", share(amount, one.total), *beside)
-    return table
-
-
-def classes(figures: Figures) -> Table:
-    """Return what each class of nodes did."""
-    table = empty("CLASS", "TOTAL", "ALLOCATED", "LENT", "DRAINING", "HELD", "IDLE", "DOWN", "STRANDED")
-    for one in figures.classes:
-        parts = (one.allocated_gpu_h, one.lent_gpu_h, one.draining_gpu_h, one.held_gpu_h, one.idle_gpu_h)
-        table.add_row(
-            one.node_class,
-            f"{one.total_gpu_h:,.0f}",
-            *(f"{part:,.0f}" for part in (*parts, one.down_gpu_h)),
-            f"{one.stranded_share:.2%}",
-        )
     return table
 
 
@@ -108,30 +101,12 @@ def waits(figures: Figures) -> Table:
     return table
 
 
-def interrupted(figures: Figures) -> Table:
-    """Return what it cost that attempts were cut short, by cause."""
-    table = empty("CAUSE", "TIMES", "LOST", "LEAVING", "RESTARTING")
-    for one in figures.interrupted:
-        parts = (one.lost_gpu_h, one.leaving_gpu_h, one.restarting_gpu_h)
-        table.add_row(one.cause, f"{one.count:,}", *(f"{part:,.1f}" for part in parts))
-    return table
-
-
-def compared(rows: Iterable[Row], names: tuple[str, str]) -> Table:
-    """Return two runs side by side: the fleet's numbers, and of everybody's those that changed."""
-    table = empty("WHAT", "WHOSE", *(plain(name).upper() for name in names), "CHANGE", "")
-    for row in rows:
-        if row.whose and not row.changed:
-            continue
-        change = row.after - row.before
-        relative = f"{change / row.before:+.1%}" if row.before else ""
-        table.add_row(
-            row.what,
-            plain(row.whose) or "fleet",
-            *(number(value, row.unit) for value in (row.before, row.after)),
-            number(change, row.unit, sign="+"),
-            relative,
-        )
+def of_cells(rows: cells.Rows) -> Table:
+    """Return rows of text as a table."""
+    head, body = rows
+    table = empty(*(heading.upper() for heading in head))
+    for row in body:
+        table.add_row(*map(plain, row))
     return table
 
 
@@ -147,18 +122,8 @@ def swept(key: str, runs: Sequence[tuple[object, Figures]]) -> Table:
 def swept_cells(key: str, runs: Sequence[tuple[object, Figures]]) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows of a sweep."""
     found = [whole(figures) for _, figures in runs]
-    rows = [[what, *(number(one[what, unit], unit) for one in found)] for what, unit in found[0]]
+    rows = [[what, *(cells.number(one[what, unit], unit) for one in found)] for what, unit in found[0]]
     return [key, *(str(value) for value, _ in runs)], rows
-
-
-def number(value: float, unit: str, sign: str = "") -> str:
-    """Return a number with its unit."""
-    if unit == "share":
-        return f"{value:{sign}.4%}"
-    if unit == "s":
-        return f"{value:{sign},.1f} s"
-    digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0
-    return f"{value:{sign},.{digits}f}" + ("" if unit in {"money", "times", "workloads"} else f" {unit}")
 
 
 def share(part: float, whole_: float) -> str:

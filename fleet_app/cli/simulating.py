@@ -17,15 +17,18 @@ from rich.text import Text
 
 from fleet_app.cli import figures as tables
 from fleet_app.cli import show
+from fleet_app.cli.keeping import kept
 from fleet_app.cli.options import Json, seconds
 from fleet_app.engine.errors import FaultError, RequestError
 from fleet_app.policy.document import parse_document, read_document
+from fleet_app.twin.report import cells
 from fleet_app.twin.report.compare import compare, whole
 from fleet_app.twin.scenarios.load import Changes, Loaded, load
-from fleet_app.twin.simulate import Simulated, simulate
+from fleet_app.twin.simulate import Keeping, Simulated, simulate
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario (YAML).", show_default=False)]
 AGAINST = "Another scenario, or another policy, to be run too and compared with."
+KEEP = "Keep the run in a file: one that was stopped goes on from there."
 SWEEP = "Run it once for each of several values of one key of the policy."
 
 
@@ -40,6 +43,7 @@ def simulate_scenario(
     until: Annotated[str | None, typer.Option(metavar="DURATION", help="End it after so long, such as 3d.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Other luck.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write charts and tables as one HTML file.")] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="FILE", help=KEEP)] = None,
     as_json: Json = False,
 ) -> None:
     """Run a scenario on the twin: the fleet's own decisions, on a virtual fleet and clock. Needs no fleet.
@@ -49,11 +53,14 @@ def simulate_scenario(
     Examples:
       fleet simulate clusters/scenarios/seed.yaml
       fleet simulate clusters/scenarios/seed-real.yaml --until 7d --html week.html
+      fleet simulate clusters/scenarios/seed-real.yaml --keep month.run --html month.html
       fleet simulate clusters/scenarios/seed.yaml --against clusters/scenarios/seed-real.yaml --until 3d
       fleet simulate clusters/scenarios/seed-real.yaml --until 3d --sweep headroom.immediate=0,64,128
     """
     if against is not None and sweep is not None:
         raise RequestError("compares two runs, --sweep more", where="--against", fix="Leave one of them out")
+    if keep is not None and (against is not None or sweep is not None):
+        raise RequestError("keeps one run", where="--keep", fix="Leave it out, or --against and --sweep")
     lasts_s = None if until is None else seconds(until, "--until")
     one = load(scenario, changes=changed(put or ()), until=lasts_s, seed=seed)
     if against is not None:
@@ -68,7 +75,7 @@ def simulate_scenario(
         ]
         _many(key, runs, html, as_json=as_json)
     else:
-        _one(one, html, as_json=as_json)
+        _one(one, html, keep, as_json=as_json)
 
 
 def changed(given: Iterable[str]) -> Changes:
@@ -103,8 +110,9 @@ def _other(scenario: Path, against: Path, until: float | None, seed: int | None)
     return load(scenario, policy=against, until=until, seed=seed)
 
 
-def _one(loaded: Loaded, html: Path | None, *, as_json: bool) -> None:
-    done = run_told(loaded)
+def _one(loaded: Loaded, html: Path | None, keep: Path | None, *, as_json: bool) -> None:
+    with kept(keep) as keeping:
+        done = run_told(loaded, keeping=keeping)
     if html is not None:
         _write(html, _page().of_run(done.figures, loaded.about, done.estimate))
     if as_json:
@@ -137,7 +145,7 @@ def side_by_side(
         compared = {"compared": [asdict(row) for row in rows], "runs": dict(zip(names, map(_plain, done), strict=True))}
         show.data({**compared, **(beside or {})})
         return
-    show.stdout().print(tables.compared(rows, names))
+    show.stdout().print(tables.of_cells(cells.compared(rows, names)))
 
 
 def _many(key: str, runs: list[tuple[object, Loaded]], html: Path | None, *, as_json: bool) -> None:
@@ -161,15 +169,23 @@ def _hint_read(runs: Iterable[Loaded]) -> None:
         show.hint(show.plain(text))
 
 
-def run_told(loaded: Loaded, name: str | None = None) -> Simulated:
+def run_told(loaded: Loaded, name: str | None = None, keeping: Keeping | None = None) -> Simulated:
     """Run one scenario, with a bar that says how far it is and how long it will take."""
     what, begins_at = name or loaded.name, loaded.scenario.begins_at
     began = time.monotonic()
     console = show.stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(show.plain(what), total=loaded.lasts_s)
-        done = simulate(loaded, lambda now, _events: bar.update(task, completed=now - begins_at))
+        task = bar.add_task(show.plain(what), total=loaded.lasts_s, begun=False)
+
+        def told(now: float, _events: int) -> None:
+            # A run that goes on from its file did not come so far just now: the time that is left is not told by that.
+            if bar.tasks[0].fields["begun"]:
+                bar.update(task, completed=now - begins_at)
+            else:
+                bar.reset(task, completed=int(now - begins_at), begun=True)
+
+        done = simulate(loaded, told, keeping)
     took_s = max(0.001, time.monotonic() - began)
     rate = f"{done.events / took_s:,.0f} events and {done.decisions / took_s:,.0f} decisions a second"
     show.hint(f"{what}: {show.duration(loaded.lasts_s)} in {took_s:.1f} s, {rate}")

@@ -107,7 +107,7 @@ def _consider(ledger: Ledger, workload: Workload, gate: Gate | None, *, watched:
         workload = elastic.sized(ledger, workload)
     refused = refusal.impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None and ledger.caps is not None and _waits_for_cap(ledger, workload, refused):
-        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
+        yield from capping.wait_for(ledger, workload, refused)
         return
     if refused is not None:
         yield (
@@ -159,6 +159,8 @@ def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms:
     if found is not None and not found.victims:
         first = reserving.soonest(ledger, workload, nodes)
         found = found if first is None else reclaim.find(ledger, seeks, nodes, lambda node: node.name in first)
+    if found is None and ledger.caps is not None:
+        found = capping.eviction(ledger, workload, reserving.is_free(ledger, workload))
     if found is None or not notices.may_ask_now(ledger, found.victims):
         if found is None:
             yield from overstaying.moves(ledger, workload, nodes)

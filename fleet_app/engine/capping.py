@@ -1,96 +1,156 @@
-"""Committed work that only a cap keeps from its nodes: who leaves for it, and what is kept for it (rule V9).
+"""What never yields and only a cap keeps from its nodes: who leaves for it, what is kept for it (rules V9, R3, R4).
 
-Knows the caps, the ledger and where a workload may run. Nobody is asked where there would be no room afterwards.
+Knows the caps, the ledger and where somebody may run. Nobody is asked where there would be no room afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
-from fleet_app.engine import giving, mixed_reclaim, notices, reclaim
-from fleet_app.engine.eligibility import asker, uncapped
-from fleet_app.engine.flavors import whole_of
+from fleet_app.engine import capped, giving, mixed_reclaim, notices, reclaim, refusal, reserving
+from fleet_app.engine.eligibility import accelerators, ahead_under_caps, asker, serving_nodes, sought, uncapped
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Wait
-from fleet_app.engine.reclaim import Eviction
+from fleet_app.engine.reclaim import EXACT_UP_TO, Eviction, Victims
+from fleet_app.engine.trial import Asker, Trial
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 
-Victims = tuple[Workload, ...]
+
+def wait_for(ledger: Ledger, workload: Workload, refused: Wait) -> Iterator[Action | Wait]:
+    """Yield who leaves so that a workload finds room and its caps let it, and its wait; keep for it what they leave."""
+    found = eviction(ledger, workload, reserving.is_free(ledger, workload))
+    if found is not None and notices.may_ask_now(ledger, found.victims):
+        yield from giving.coming(ledger, workload, found, f"{workload.name} needs {workload.gpus} GPUs under its caps")
+        return
+    if reserving.may_keep(ledger):
+        assert ledger.caps is not None
+        ledger.caps.keep(workload, capped.waits_for(ledger, workload)[0])
+        ledger.booked[workload.team].append(workload)
+    yield refused if found is None else refusal.too_many(ledger, workload, found.victims)
 
 
-def wait_for(
-    ledger: Ledger, workload: Workload, refused: Wait, is_open: Callable[[Node], bool]
-) -> Iterator[Action | Wait]:
-    """Yield who leaves so that a workload finds room and its caps let it, and its wait; keep for it what they leave.
+def eviction(ledger: Ledger, workload: Workload, is_open: Callable[[Node], bool]) -> Eviction | None:
+    """Return where a workload would have room, and who leaves for that and for its caps; None where that is nowhere.
 
     `is_open` is whether a node is kept for nobody else.
     """
-    assert ledger.caps is not None
-    accelerator = whole_of(refused.level or "")
-    found = _eviction(ledger, workload, accelerator, is_open)
-    if found is None or not notices.may_ask_now(ledger, found.victims):
-        ledger.caps.take(workload.team, accelerator, workload.gpus)
-        yield refused
-        return
-    why = f"{workload.name} needs {workload.gpus} GPUs of its {refused.level}"
-    yield from giving.coming(ledger, workload, found, why)
+    nodes = uncapped(ledger, replace(workload, accelerator=None) if workload.groups else workload)
+    for accelerator in capped.waits_for(ledger, workload):
+        seeks = asker(ledger, workload)
+        able = [node for node in nodes if is_open(node) and (workload.groups or node.accelerator == accelerator)]
+        if workload.groups:
+            seeks = replace(seeks, sought=replace(sought(ledger, workload), accelerator=accelerator))
+        case = _Case(ledger, seeks, accelerator, able, ahead_under_caps(ledger, workload, accelerator))
+        found = case.eviction()
+        if found is not None:
+            return found
+    return None
 
 
-def _eviction(ledger: Ledger, workload: Workload, accelerator: str, is_open: Callable[[Node], bool]) -> Eviction | None:
-    """Return where it would have room, and who leaves for that and for the caps; None where all would be too few."""
-    assert ledger.caps is not None
-    asked = replace(workload, accelerator=None) if workload.groups else workload
-    nodes = [node for node in uncapped(ledger, asked) if node.accelerator.lower() == accelerator]
-    find = mixed_reclaim.find if workload.groups else reclaim.find
-    found = find(ledger, asker(ledger, workload), nodes, is_open)
-    if found is None:
-        return None
-    here = [one for one in ledger.holding if _counts(ledger, one, accelerator)]
-    leaving = [one for one in here if one.name in ledger.leaving]
-    short = ledger.caps.short(workload.team, accelerator, workload.gpus)
-    names = {one.name for one in found.victims}
-    others = [one for one in here if one.name not in names]
-    more = _victims(ledger, workload, _without(ledger, short, [*leaving, *found.victims]), others)
-    return None if more is None else Eviction(nodes=found.nodes, victims=(*found.victims, *more))
+def for_replica(ledger: Ledger, seeks: Asker, is_open: Callable[[Node], bool]) -> Eviction | None:
+    """Return where a replica would have room, and who leaves for that and for its caps; None where that is nowhere."""
+    nodes = serving_nodes(ledger)
+    for accelerator in accelerators(ledger, nodes):
+        able = [node for node in nodes if node.accelerator == accelerator and is_open(node)]
+        found = _Case(ledger, seeks, accelerator, able, ()).eviction()
+        if found is not None:
+            return found
+    return None
 
 
-def _victims(ledger: Ledger, workload: Workload, short: dict[str, int], here: Sequence[Workload]) -> Victims | None:
-    """Return the cheapest that yield and free what is short, none of whom can be spared; None when all are too few."""
-    able = [one for one in here if _may_ask(ledger, workload, one)]
-    chosen: list[Workload] = []
-    for one in sorted(able, key=lambda one: _price(ledger, one)):
-        left = _without(ledger, short, chosen)
-        if left and _without(ledger, left, [one]) != left:
-            chosen.append(one)
-    for one in reversed(chosen):
-        rest = [other for other in chosen if other.name != one.name]
-        chosen = chosen if _without(ledger, short, rest) else rest
-    return None if _without(ledger, short, chosen) else tuple(chosen)
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One that waits, an accelerator, nodes that are open to it, and for whom what comes free of that is kept first."""
 
+    ledger: Ledger
+    seeks: Asker
+    accelerator: str
+    nodes: Sequence[Node]
+    ahead: Sequence[Workload]
 
-def _may_ask(ledger: Ledger, workload: Workload, one: Workload) -> bool:
-    yields = ledger.class_of(one).yields and one.priority < workload.priority
-    return yields and one.name not in ledger.leaving and one.minimum is None and not ledger.undisturbed(one)
+    def eviction(self) -> Eviction | None:
+        """Return the placement and those who leave; None where all who may be asked would be too few."""
+        ledger, seeks = self.ledger, self.seeks
+        victims = self._victims()
+        if victims is None and ledger.members.parents:
+            with ledger.members.as_wholes(ledger.lodgers):
+                victims = self._victims()
+            enough = partial(self._enough, Trial(ledger, seeks, self.nodes), self._short())
+            victims = None if victims is None else reclaim.fewer_members(ledger, enough, victims)
+        if victims is None:
+            return None
+        trial = Trial(ledger, seeks, self.nodes)
+        trial.leave(victims)
+        return (
+            reclaim.placed(ledger, seeks, trial) if seeks.sought is None else mixed_reclaim.placed(ledger, seeks, trial)
+        )
 
+    def _enough(self, trial: Trial, short: dict[str, int], gone: Victims) -> bool:
+        """Return whether there is room, and the caps lack nothing, once some have left."""
+        return not self._without(short, gone) and trial.enough_without(gone)
 
-def _without(ledger: Ledger, short: dict[str, int], gone: Sequence[Workload]) -> dict[str, int]:
-    """Return what caps still lack once some have left."""
-    assert ledger.caps is not None
-    left = dict(short)
-    for one in gone:
-        for entry in ledger.caps.above(one.team):
-            if entry in left:
-                left[entry] -= one.gpus
-    return {entry: missing for entry, missing in left.items() if missing > 0}
+    def _short(self) -> dict[str, int]:
+        assert self.ledger.caps is not None
+        return self.ledger.caps.short(self.seeks.team, self.accelerator, self.seeks.gpus, self.ahead)
 
+    def _victims(self) -> Victims | None:
+        """Return the cheapest who leave: every set is weighed where they are few, else nobody who can be spared."""
+        short, below = self._short(), self._below()
+        if self._without(short, below):
+            return None  # before any room is looked at: most often it is only the number
+        trial = Trial(self.ledger, self.seeks, self.nodes)
+        enough = partial(self._enough, trial, short)
+        if enough(()):
+            return ()
+        names = {one.name for one in below}
+        others = [one for one in reclaim.may_be_asked(self.ledger, self.seeks, trial) if one.name not in names]
+        if len(below) + len(others) > EXACT_UP_TO:
+            return self._some(below, enough)
 
-def _counts(ledger: Ledger, one: Workload, accelerator: str) -> bool:
-    node = ledger.nodes.get(one.nodes[0]) if one.nodes and one.gpus else None
-    return node is not None and node.accelerator.lower() == accelerator
+        def may_go(victims: Victims) -> bool:
+            spared = self.ledger.members.can_be_spared(victims)
+            return spared and trial.may_go([one for one in victims if one.name not in names])
 
+        return reclaim.cheapest(self.ledger, [*below, *others], enough, may_go)
 
-def _price(ledger: Ledger, one: Workload) -> tuple[int, float, int, float, str]:
-    """Return what it costs that somebody leaves (R3)."""
-    return (one.priority, ledger.lost_gpu_s(one), one.gpus, -(one.admitted_at or 0.0), one.name)
+    def _some(self, below: Sequence[Workload], enough: Callable[[Victims], bool]) -> Victims | None:
+        """Return those who leave for room, and the cheapest for the caps, but nobody who can be spared."""
+        find = reclaim.find if self.seeks.sought is None else mixed_reclaim.find
+        found = find(self.ledger, self.seeks, self.nodes, lambda _: True)
+        chosen = [] if found is None else list(found.victims)
+        short = self._without(self._short(), chosen)
+        for one in sorted(below, key=lambda one: reclaim.cost(self.ledger, (one,))):
+            helps = self._without(short, (one,)) != short and all(one.name != other.name for other in chosen)
+            if helps and self.ledger.members.can_be_spared([*chosen, one]):
+                chosen.append(one)
+                short = self._without(short, (one,))
+        if found is None or not enough(tuple(chosen)):
+            return None
+        return reclaim.pruned(self.ledger, chosen, enough)
+
+    def _below(self) -> list[Workload]:
+        """Return who yields to the one that waits and has GPUs of the accelerator under an entry that is short."""
+        ledger, caps, short = self.ledger, self.ledger.caps, self._short()
+        assert caps is not None
+        here = [name for name, node in ledger.nodes.items() if node.accelerator.lower() == self.accelerator.lower()]
+        return [
+            one
+            for one in ledger.lodging(here)
+            if one.priority < self.seeks.priority
+            and (self.seeks.anyone or not ledger.undisturbed(one))
+            and caps.gpus(one, self.accelerator)
+            and not short.keys().isdisjoint(caps.above(one.team))
+        ]
+
+    def _without(self, short: dict[str, int], gone: Sequence[Workload]) -> dict[str, int]:
+        """Return what caps still lack once some have left."""
+        caps, left = self.ledger.caps, dict(short)
+        assert caps is not None
+        for one in gone:
+            for entry in caps.above(one.team):
+                if entry in left:
+                    left[entry] -= caps.gpus(one, self.accelerator)
+        return {entry: missing for entry, missing in left.items() if missing > 0}

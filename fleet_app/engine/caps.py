@@ -30,39 +30,70 @@ class Caps:
             if (accelerator := whole_of(own.flavor))
         }
         self._used: dict[tuple[str, str], int] = defaultdict(int)
+        self._leaving: dict[tuple[str, str], int] = defaultdict(int)
+        self.kept: list[tuple[Workload, str]] = []
+        """Who waits, and of which accelerator it keeps what comes free from whom it lets not pass (O4)."""
 
     def seat(self, team: str, nodes: Iterable[str], shape: Shape) -> None:
         """Count the whole GPUs of one bundle on each of some nodes."""
         for name in nodes:
-            node = self._nodes.get(name)
-            if node is not None:
-                self.take(team, node.accelerator, shape.gpus)
+            for cap in self._of_node(team, name):
+                self._used[cap] += shape.gpus
 
-    def take(self, team: str, accelerator: str, gpus: int) -> None:
-        """Count GPUs that a team has, or that are kept for it, from now on; fewer than none are given back."""
-        for cap in self._of(team, accelerator):
-            self._used[cap] += gpus
+    def leave(self, team: str, seats: Iterable[tuple[str, Shape]]) -> None:
+        """Count what a team has on some nodes among what is leaving; until it has left the team has it."""
+        for name, shape in seats:
+            for cap in self._of_node(team, name):
+                self._leaving[cap] += shape.gpus
 
-    def left(self, team: str, accelerator: str) -> int | None:
-        """Return how many more GPUs of an accelerator the team may have; None without a cap, negative above it."""
-        return min((self._limits[cap] - self._used[cap] for cap in self._of(team, accelerator)), default=None)
+    def keep(self, workload: Workload, accelerator: str) -> None:
+        """Keep for one that waits what comes free of an accelerator, once (O4)."""
+        if all(one.name != workload.name for one, _ in self.kept):
+            self.kept.append((workload, accelerator.lower()))
+
+    def left(self, team: str, accelerator: str, ahead: Iterable[Workload] = ()) -> int | None:
+        """Return how many more GPUs of an accelerator the team may have beside those who are ahead.
+
+        None without a cap, negative above it.
+        """
+        of = self._of(team, accelerator)
+        if not of:
+            return None
+        kept = self._asked(ahead)
+        return min(self._limits[cap] - self._used[cap] - kept[cap[0]] for cap in of)
 
     def most(self, team: str, accelerator: str) -> int | None:
         """Return the most GPUs of an accelerator that the team could ever have; None without a cap."""
         return min((self._limits[cap] for cap in self._of(team, accelerator)), default=None)
 
-    def allows(self, team: str, accelerator: str, gpus: int) -> bool:
-        """Return whether the team may have so many more GPUs of an accelerator."""
-        left = self.left(team, accelerator) if gpus else None
-        return left is None or left >= gpus
+    def short(self, team: str, accelerator: str, gpus: int, ahead: Iterable[Workload] = ()) -> dict[str, int]:
+        """Return by entry how many GPUs too few its cap leaves for so many more, once all that leaves has left."""
+        kept = self._asked(ahead)
+        soon = {cap: self._used[cap] - self._leaving[cap] + kept[cap[0]] for cap in self._of(team, accelerator)}
+        lacks = {cap[0]: used + gpus - self._limits[cap] for cap, used in soon.items()}
+        return {entry: missing for entry, missing in lacks.items() if missing > 0}
 
-    def short(self, team: str, accelerator: str, gpus: int) -> dict[str, int]:
-        """Return by entry how many GPUs too few its cap leaves for so many more; below one where it leaves enough."""
-        return {cap[0]: self._used[cap] + gpus - self._limits[cap] for cap in self._of(team, accelerator)}
+    def gpus(self, one: Workload, accelerator: str) -> int:
+        """Return how many whole GPUs of an accelerator a workload has."""
+        kind = accelerator.lower()
+        here = ((self._nodes.get(name), shape.gpus) for name, shape in one.seats)
+        return sum(gpus for node, gpus in here if node is not None and node.accelerator.lower() == kind)
 
     def above(self, team: str) -> tuple[str, ...]:
         """Return the entries that a team's GPUs count for, its own first."""
         return self._path(team)
+
+    def _asked(self, ahead: Iterable[Workload]) -> dict[str, int]:
+        """Return by entry the GPUs that some ask for."""
+        found: dict[str, int] = defaultdict(int)
+        for one in ahead:
+            for entry in self._path(one.team):
+                found[entry] += one.gpus
+        return found
+
+    def _of_node(self, team: str, name: str) -> list[tuple[str, str]]:
+        node = self._nodes.get(name)
+        return [] if node is None else self._of(team, node.accelerator)
 
     def _of(self, team: str, accelerator: str) -> list[tuple[str, str]]:
         one = accelerator.lower()

@@ -23,6 +23,7 @@ def sentence(wait: Wait, team: str, wanted: Slice, leaving: str = "", state: Fle
         Reason.TOO_LARGE_FOR_FLEET: "; no card that it may use has one, and none can be cut for it",
         Reason.DRAIN_UNDER_WAY: f"; waiting for {leaving or 'what is leaving'} to exit",
         Reason.REPARTITION_UNDER_WAY: "; it waits for an empty card to be cut for it",
+        Reason.APART: "; wherever it could have one it would be beside what it is kept apart from",
     }
     return f"needs {wanted.text}{why.get(wait.reason, '; ' + _cards(state, wanted))}"
 

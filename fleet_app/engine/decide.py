@@ -23,7 +23,9 @@ from fleet_app.engine import (
     slices,
     slicing,
 )
+from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
+from fleet_app.engine.needs import needs_of
 from fleet_app.engine.plan import Action, Alike, Move, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.pulls import Gate
@@ -61,9 +63,9 @@ def _placed(
     ledger: Ledger, state: FleetState, cut: slices.Slices | None, gate: Gate | None, watch: str | None
 ) -> Iterator[Part]:
     """Yield what services get, then what the queue gets."""
-    whole = [service for service in state.services if service.slice is None]
-    yield from serving.step(ledger, whole, state.growth_gpus)
-    yield from slicing.serve(cut) if cut else ()
+    needs = needs_of(ledger, state.services, immediate_gpus(ledger.policy.headroom, state.growth_gpus))
+    yield from serving.step(ledger, [need for need in needs if need.service.slice is None])
+    yield from slicing.serve(cut, [need for need in needs if need.service.slice is not None]) if cut else ()
     yield from admission.step(ledger, watch, gate)
     yield from slicing.admit(cut, gate) if cut else ()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fleet_app.engine import placement, refusal
-from fleet_app.engine.eligibility import depth, eligible, unreserved
+from fleet_app.engine.eligibility import cap_allows, depth, eligible, unreserved
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Grow
@@ -28,7 +28,7 @@ def sized(ledger: Ledger, workload: Workload) -> Workload:
     fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, least)).now())
     for count in range(min(workload.bundles, placement.most(fitting, depth(ledger, workload))), minimum, -1):
         so_large = replace(workload, bundles=count)
-        if _allowed(ledger, so_large):
+        if _allowed(ledger, so_large) and (ledger.caps is None or _fits(ledger, so_large)):
             return so_large
     return replace(workload, bundles=minimum)
 
@@ -75,9 +75,16 @@ def _more(ledger: Ledger, workload: Workload) -> tuple[str, ...]:
 
     nearest = sorted(able, key=farness)[: workload.bundles - len(held)]
     for count in range(len(nearest), 0, -1):
-        if _allowed(ledger, replace(workload, nodes=(), bundles=count, accelerator=held[0].accelerator)):
+        more = replace(workload, nodes=(), bundles=count, accelerator=held[0].accelerator)
+        if _allowed(ledger, more) and (ledger.caps is None or cap_allows(ledger, more, held[0].accelerator)):
             return tuple(node.name for node in nearest[:count])
     return ()
+
+
+def _fits(ledger: Ledger, workload: Workload) -> bool:
+    """Return whether the nodes that the caps leave to so many members hold them (V9)."""
+    fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, eligible(ledger, workload)).now())
+    return placement.most(fitting, depth(ledger, workload)) >= workload.bundles
 
 
 def _allowed(ledger: Ledger, workload: Workload) -> bool:

@@ -6,6 +6,7 @@ Knows nodes, priority classes and reservations. Does not know room or quota sums
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fleet_app.engine.ends import gone_before
 from fleet_app.engine.ledger import Ledger
@@ -24,16 +25,49 @@ def eligible(ledger: Ledger, workload: Workload) -> list[Node]:
     found = uncapped(ledger, workload)
     if ledger.caps is None or workload.nodes:
         return found
-    return _under_caps(ledger, found, workload.team, workload.gpus)
+    return _of_kinds(
+        ledger, found, [kind for kind in accelerators(ledger, found) if cap_allows(ledger, workload, kind)]
+    )
 
 
-def _under_caps(ledger: Ledger, nodes: list[Node], team: str, gpus: int) -> list[Node]:
-    """Return the nodes of whose accelerator a team may have so many GPUs more; the same list for the same answer."""
+def eligible_together(ledger: Ledger, workload: Workload) -> list[Node]:
+    """Return the nodes that it may use; which accelerator they have matters only to groups that ask for GPUs (P7)."""
+    return uncapped(ledger, replace(workload, accelerator=None)) if workload.groups else eligible(ledger, workload)
+
+
+def accelerators(ledger: Ledger, nodes: list[Node]) -> list[str]:
+    """Return the accelerators of some nodes; found out once a list."""
+    known = ledger.memo.accelerators.get(id(nodes))
+    if known is None:
+        known = ledger.memo.accelerators[id(nodes)] = (nodes, sorted({node.accelerator for node in nodes}))
+    return known[1]
+
+
+def cap_allows(ledger: Ledger, workload: Workload, accelerator: str) -> bool:
+    """Return whether its caps leave a workload as many GPUs of an accelerator as it asks for (V9)."""
+    left = cap_left(ledger, workload, accelerator) if workload.gpus else None
+    return left is None or left >= workload.gpus
+
+
+def cap_left(ledger: Ledger, workload: Workload, accelerator: str) -> int | None:
+    """Return how many GPUs of an accelerator the caps leave a workload beside who is ahead of it; None without any."""
     assert ledger.caps is not None
-    kinds = sorted({node.accelerator for node in nodes})
-    able = frozenset(kind for kind in kinds if ledger.caps.allows(team, kind, gpus))
+    return ledger.caps.left(workload.team, accelerator, ahead_under_caps(ledger, workload, accelerator))
+
+
+def ahead_under_caps(ledger: Ledger, workload: Workload, accelerator: str) -> list[Workload]:
+    """Return for whom what comes free of an accelerator is kept, but for those that the workload may pass (O4, O7)."""
+    assert ledger.caps is not None
+    kind, yields = accelerator.lower(), ledger.class_of(workload).yields
+    waiting = [one for one, of in ledger.caps.kept if of == kind and not (yields and workload.priority < one.priority)]
+    return [one for one in waiting if not _passes(ledger, workload, one)]
+
+
+def _of_kinds(ledger: Ledger, nodes: list[Node], kinds: Sequence[str]) -> list[Node]:
+    """Return the nodes of some of their accelerators; the same list for the same answer."""
+    able = frozenset(kinds)
     key = (id(nodes), able)
-    if len(able) == len(kinds):
+    if len(able) == len(accelerators(ledger, nodes)):
         return nodes
     if key not in ledger.memo.eligible:
         ledger.memo.eligible[key] = [node for node in nodes if node.accelerator in able]
@@ -78,7 +112,9 @@ def serving_nodes(ledger: Ledger, service: Service | None = None) -> list[Node]:
     found = ledger.memo.eligible[NodeClass.SERVING]
     if ledger.caps is None or service is None:
         return found
-    return _under_caps(ledger, found, service.team, service.shape.gpus)
+    left = {kind: ledger.caps.left(service.team, kind) for kind in accelerators(ledger, found)}
+    gpus = service.shape.gpus
+    return _of_kinds(ledger, found, [kind for kind, most in left.items() if not gpus or most is None or most >= gpus])
 
 
 def unreserved(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> list[Node]:
@@ -138,13 +174,22 @@ def asker(ledger: Ledger, workload: Workload) -> Asker:
         bundles=workload.bundles,
         depth=depth(ledger, workload),
         since=workload.submitted_at,
-        sought=sought(ledger, workload) if workload.groups else None,
+        sought=sought_now(ledger, workload) if workload.groups else None,
     )
 
 
 def sought(ledger: Ledger, workload: Workload) -> Sought:
     """Return what the groups of a workload look for together (P7)."""
     return Sought(groups=workload.groups, depth=depth(ledger, workload), accelerator=workload.accelerator)
+
+
+def sought_now(ledger: Ledger, workload: Workload) -> Sought:
+    """Return what the groups of a workload look for together, off the accelerators that its caps bar now (V9)."""
+    wants = sought(ledger, workload)
+    if ledger.caps is None:
+        return wants
+    kinds = accelerators(ledger, uncapped(ledger, replace(workload, accelerator=None)))
+    return replace(wants, barred=frozenset(kind for kind in kinds if not cap_allows(ledger, workload, kind)))
 
 
 def depth(ledger: Ledger, workload: Workload) -> int:

@@ -1,4 +1,4 @@
-"""When a workload that waits may start: an estimate, by playing the line forward to known ends (rule O9).
+"""When somebody who waits may start: an estimate, by playing the line forward to known ends (rule O9).
 
 Decides again and again on the fleet as it will be, if all goes as declared and nobody else comes. Nothing that is
 decided rests on it. Does not know how a decision is made.
@@ -6,19 +6,20 @@ decided rests on it. Does not know how a decision is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fleet_app.engine import forward
 from fleet_app.engine.admission import HOPELESS
 from fleet_app.engine.decide import decide
 from fleet_app.engine.ends import limit_at, spoken
+from fleet_app.engine.flavors import whole_of
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import Plan, Reason
+from fleet_app.engine.plan import GiveGrant, GiveSlice, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import NodeClass
-from fleet_app.engine.workload import Workload
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Service, Workload
 
 EFFORT = 60_000
 """How many nodes and workloads are looked at for one estimate, over all decisions that it takes."""
@@ -34,9 +35,10 @@ AGAIN = {Reason.PULLING, Reason.DRAINS_LIMITED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """When a workload may start, in seconds since the epoch: about `at`, or `beyond` it where the line is too long.
+    """When it may start, in seconds since the epoch: about `at`, or `beyond` it where the line is too long.
 
-    `after` are those who leave last before it, by name. `at` is None where no moment follows, and `because` says why.
+    Of a service it is the next of the replicas that find no place now. `after` are those who leave last before it, by
+    name. `at` is None where no moment follows, and `because` says why.
     """
 
     at: float | None = None
@@ -56,17 +58,17 @@ class Expected:
 
 
 def expected(state: FleetState, policy: Policy, now: float, name: str, *, effort: int = EFFORT) -> Expected | None:
-    """Return an estimate of the start of a workload that waits; None for one that no wait will start."""
+    """Return an estimate of the start of a workload, or a replica, that waits; None where no wait will start it."""
     decisions = max(LEAST_DECISIONS, effort // max(1, len(state.nodes) + len(state.workloads)))
     fleet, at = forward.begun(state, policy, now), now
     left: tuple[str, ...] = ()
-    for _ in range(decisions):
+    for number in range(decisions):
         plan = decide(fleet, policy, at)
         wait = plan.wait_of(name)
         if wait is not None and wait.reason in HOPELESS:
             return None
         fleet, left_now = forward.gone(forward.carried_out(fleet, plan, at), policy, at)
-        if any(one.name == name and one.holding for one in fleet.workloads):
+        if any(one.name == name and one.holding for one in fleet.workloads) or (number and _is_given(plan, name)):
             return Expected(at=at, after=left)
         if left_now or (plan.actions and any(one.reason in AGAIN for one in plan.answers)):
             left = left_now or left
@@ -79,17 +81,25 @@ def expected(state: FleetState, policy: Policy, now: float, name: str, *, effort
     return Expected(at=at, beyond=True)
 
 
+def _is_given(plan: Plan, name: str) -> bool:
+    """Return whether a service gets a place for one more replica."""
+    return any(isinstance(action, GiveGrant | GiveSlice) and action.service == name for action in plan.actions)
+
+
 def _because(state: FleetState, policy: Policy, plan: Plan, name: str) -> str:
-    """Return who is in the way of a workload, once nothing more is known to end."""
-    known = {one.name: one for one in state.workloads}
+    """Return who is in the way of somebody who waits, once nothing more is known to end."""
+    known: dict[str, Workload | Service] = {one.name: one for one in state.workloads}
+    known |= {one.name: one for one in state.services}
     first = known[_first(plan, name)]
     wait = plan.wait_of(first.name)
-    reason = None if wait is None else wait.reason
     ahead = "" if first.name == name else f"{first.name} is ahead of it, and "
-    if reason is Reason.REPARTITION_UNDER_WAY:
+    if wait is not None and wait.reason is Reason.REPARTITION_UNDER_WAY:
         return f"{ahead}a card has to be cut first"
-    of_quota = reason is Reason.QUOTA_USED
-    who = tuple(_of_quota(state, policy, first) if of_quota else _on_its_nodes(state, policy, first))
+    of_quota = wait is not None and wait.reason is Reason.QUOTA_USED
+    found = _of_quota(state, policy, first, wait) if wait and of_quota else _on_its_nodes(state, policy, first)
+    who = tuple(other for other in found if other != first.name)
+    if not who and isinstance(first, Service) and first.grants:
+        return "its own replicas have all that there is for it"
     if not who:
         return f"{ahead}nothing that is known to end would make room"
     return f"{ahead}{_listed(who)} {_has(who)} no declared end"
@@ -117,14 +127,44 @@ def _endless(state: FleetState, policy: Policy) -> Iterator[Workload]:
             yield one
 
 
-def _of_quota(state: FleetState, policy: Policy, workload: Workload) -> Iterator[str]:
-    """Yield who uses what a workload lacks of quota: its team's committed work and replicas, or all of its cohort."""
-    yields = class_of(policy, workload).yields
-    teams = _cohort(policy, workload.team) if yields else {workload.team}
+def _of_quota(state: FleetState, policy: Policy, first: Workload | Service, wait: Wait) -> Iterator[str]:
+    """Yield who uses what it lacks of quota: its team's committed work and replicas, or all of its cohort.
+
+    Of a cap all below the entries that have one, with GPUs of its accelerator (V9).
+    """
+    accelerator = whole_of(wait.level or "")
+    yields = _yields(policy, first)
+    teams = _cohort(policy, first.team) if yields else {first.team}
+    teams = _under_caps(policy, first.team, wait.level) if accelerator and wait.level else teams
+    nodes = {one.name for one in state.nodes if accelerator in {"", one.accelerator.lower()}}
     for one in _endless(state, policy):
-        if one.team in teams and (yields or not class_of(policy, one).yields):
+        here = not accelerator or not nodes.isdisjoint(one.nodes)
+        if one.team in teams and here and (yields or not class_of(policy, one).yields):
             yield one.name
-    yield from sorted(one.name for one in state.services if one.team in teams and one.grants)
+    yield from _replicas(state, lambda one, node: one.team in teams and (not accelerator or node in nodes))
+
+
+def _replicas(state: FleetState, which: Callable[[Service, str], bool]) -> list[str]:
+    """Return the services of which some replicas are among those, told by service and node."""
+    return sorted(one.name for one in state.services if any(which(one, grant.node) for grant in one.grants))
+
+
+def _yields(policy: Policy, one: Workload | Service) -> bool:
+    return isinstance(one, Workload) and class_of(policy, one).yields
+
+
+def _under_caps(policy: Policy, team: str, flavor: str) -> set[str]:
+    """Return the teams below the entries above a team that have a number for a flavor."""
+    parents = {quota.name: quota.parent for quota in policy.quotas}
+
+    def path(name: str | None) -> Iterator[str]:
+        while name in parents:
+            yield name
+            name = parents[name]
+
+    capped = {quota.name for quota in policy.quotas if any(own.flavor.lower() == flavor for own in quota.flavors)}
+    shared = capped.intersection(path(team))
+    return {name for name in parents if not shared.isdisjoint(path(name))}
 
 
 def _cohort(policy: Policy, team: str) -> set[str]:
@@ -138,18 +178,21 @@ def _cohort(policy: Policy, team: str) -> set[str]:
     return {name for name in parents if top(name) == top(team)}
 
 
-def _on_its_nodes(state: FleetState, policy: Policy, workload: Workload) -> Iterator[str]:
-    """Yield who has no declared end on the nodes that a workload might use."""
-    yields = class_of(policy, workload).yields
-    nodes = {
-        node.name
-        for node in state.nodes
-        if (yields or node.node_class is NodeClass.TRAINING) and workload.accelerator in {None, node.accelerator}
-    }
+def _on_its_nodes(state: FleetState, policy: Policy, first: Workload | Service) -> Iterator[str]:
+    """Yield who has no declared end on the nodes that somebody might use, and whom a replica could not ask to leave."""
+    nodes = {node.name for node in state.nodes if _might_use(policy, first, node)}
     for one in _endless(state, policy):
-        if not nodes.isdisjoint(one.nodes):
+        leaves = isinstance(first, Service) and class_of(policy, one).yields and one.priority < first.priority
+        if not leaves and not nodes.isdisjoint(one.nodes):
             yield one.name
-    yield from sorted(one.name for one in state.services if any(grant.node in nodes for grant in one.grants))
+    yield from _replicas(state, lambda _, node: node in nodes)
+
+
+def _might_use(policy: Policy, first: Workload | Service, node: Node) -> bool:
+    if isinstance(first, Service):
+        return node.node_class is NodeClass.SERVING
+    training = _yields(policy, first) or node.node_class is NodeClass.TRAINING
+    return training and first.accelerator in {None, node.accelerator}
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -60,7 +60,9 @@ def explain(state: FleetState, policy: Policy, now: float, name: str) -> Explana
         else:
             sentence = _of_service(service, wait) + _held(state, policy, service, wait)
         free = headroom.sentence(policy.headroom, state.growth_gpus)
-        return Explanation(name=name, sentence=f"{sentence}; {free}" if free else sentence, wait=wait)
+        estimate = None if wait is None else expected(state, policy, now, name)
+        about = f"{sentence}; {free}" if free else sentence
+        return Explanation(name=name, sentence=about, wait=wait, expected=estimate)
     if workload.phase is not Phase.QUEUED:
         leaves_for = () if workload.drained_for is None else (workload.drained_for,)
         sentence = _of_running(workload, now) + _put_off(state, policy, now, workload)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fleet_app.engine import giving, matching, mixed_reclaim, notices, placement, reclaim
 from fleet_app.engine.booked import Booked
 from fleet_app.engine.calendar import Booking
-from fleet_app.engine.eligibility import asker, depth, eligible, sought
+from fleet_app.engine.eligibility import asker, depth, eligible_together, sought_now
 from fleet_app.engine.ends import spoken
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.plan import Action, Admit, Wait
@@ -40,7 +40,7 @@ def place(ledger: Ledger, workload: Workload, gate: Gate | None = None) -> Itera
 
 def _nodes(ledger: Ledger, workload: Workload, booking: Booking) -> list[Node]:
     """Return the nodes of a booking on which the workload may run, the same list for all that are alike in this."""
-    able = eligible(ledger, replace(workload, accelerator=None) if workload.groups else workload)
+    able = eligible_together(ledger, workload)
     key = (booking.name, id(able))
     if key not in ledger.memo.eligible:
         ledger.memo.eligible[key] = [node for node in able if node.name in booking.nodes]
@@ -87,7 +87,7 @@ def _chosen(
     if workload.groups:
         able = list(filter(is_open, nodes))
         return matching.place(
-            sought(ledger, workload), able, lambda name, shape: shape.fits(ledger.free[name]), tightness
+            sought_now(ledger, workload), able, lambda name, shape: shape.fits(ledger.free[name]), tightness
         )
     fitting = list(filter(is_open, rooms_of(ledger, workload.shape, nodes).now()))
     return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness)

@@ -86,8 +86,8 @@ class Ledger:
         self.members, self.memo = Members(), Memo()
         self.calendar = Booked(state.bookings, self.policy, now, self.empty) if state.bookings else None
         self._known = Known()
-        self._enter_all(state)
         self.caps = caps_of(self.tree, self.nodes, self.holding, state.services)
+        self._enter_all(state)
 
     def class_of(self, workload: Workload) -> PriorityClass:
         """Return the workload's priority class."""
@@ -174,6 +174,8 @@ class Ledger:
             self._known.lodgers.pop(node, None)
         if self.calendar is not None:
             self.calendar.unseat(self.members.parents.get(leaver.name, leaver).name, leaver.nodes)
+        if self.caps is not None:
+            self.caps.leave(leaver.team, leaver.seats)
         self._charge_soon(leaver.team, -sum([shape.gpus for _, shape in leaver.seats]))
         if leaver.name in self.members.parents:
             self._known.lost_gpu_s.pop(self.members.leave(leaver).name, None)
@@ -186,6 +188,8 @@ class Ledger:
             self.most_gpus[node] += shape.gpus
         self.replicas[node] -= 1
         self.firm[team] -= shape.gpus
+        if self.caps is not None:
+            self.caps.leave(team, ((node, shape),))
         self._charge_soon(team, -shape.gpus)
 
     def soon(self, node: str) -> Shape:

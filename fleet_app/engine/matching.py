@@ -30,11 +30,19 @@ NO_GPUS: Kind = ("", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Groups to be placed together, in one domain at least `depth` levels deep, their GPUs of one kind."""
+    """Groups to be placed together, in one domain at least `depth` levels deep, their GPUs of one kind.
+
+    Of one `accelerator` where one is asked for, and of none of those that are `barred`.
+    """
 
     groups: tuple[Group, ...]
     depth: int = 0
     accelerator: str | None = None
+    barred: frozenset[str] = frozenset()
+
+    def open_to(self, accelerator: str) -> bool:
+        """Return whether the GPUs may be of an accelerator."""
+        return self.accelerator in {None, accelerator} and accelerator not in self.barred
 
     @property
     def gpus(self) -> int:
@@ -204,7 +212,7 @@ class Tally:
 
     def _holds(self, scope: Scope) -> bool:
         counts = self._counts[scope]
-        kinds = {kind for kind, _ in counts if self._sought.accelerator in {None, kind[0]}}
+        kinds = {kind for kind, _ in counts if self._sought.open_to(kind[0])}
         if not self._sought.gpus:
             kinds = {NO_GPUS}
         return any(self._enough(counts, kind) for kind in sorted(kinds))
@@ -243,7 +251,7 @@ def _kind(node: Node) -> Kind:
 def _kinds(sought: Sought, nodes: Sequence[Node]) -> list[Kind]:
     if not sought.gpus:
         return [NO_GPUS]
-    return sorted({_kind(node) for node in nodes if sought.accelerator in {None, node.accelerator}})
+    return sorted({_kind(node) for node in nodes if sought.open_to(node.accelerator)})
 
 
 def _is_whole(sought: Sought, found: Matched) -> bool:

@@ -16,6 +16,8 @@ class Memo:
     """What the steps found out already in this decision, by what it depends on; each is kept by who finds it out."""
 
     eligible: dict[object, list[Node]] = field(default_factory=dict)
+    accelerators: dict[int, tuple[list[Node], list[str]]] = field(default_factory=dict)
+    """The accelerators of a list of nodes, by its identity, beside the list itself (V9)."""
     most_ever: dict[object, list[int]] = field(default_factory=dict)
     could_be_placed: dict[object, bool] = field(default_factory=dict)
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)

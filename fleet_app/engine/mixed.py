@@ -24,11 +24,19 @@ from fleet_app.engine import (
     refusal,
     reserving,
 )
-from fleet_app.engine.eligibility import asker, eligible, may_use_headroom, sought, unbooked, unreserved
+from fleet_app.engine.eligibility import (
+    asker,
+    eligible_together,
+    may_use_headroom,
+    sought,
+    sought_now,
+    unbooked,
+    unreserved,
+)
 from fleet_app.engine.ends import Start
 from fleet_app.engine.fullness import emptiness, tightness
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.matching import Fits, Matched, Tally
+from fleet_app.engine.matching import Fits, Matched, Sought, Tally
 from fleet_app.engine.plan import Action, DomainRoom, Reason, Wait
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.reclaim import Eviction
@@ -47,7 +55,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     yields = ledger.class_of(workload).yields
     refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None and capped.is_cap(refused) and not yields:
-        yield from capping.wait_for(ledger, workload, refused, reserving.is_free(ledger, workload))
+        yield from capping.wait_for(ledger, workload, refused)
         return
     if refused is not None:
         if refused.reason is Reason.QUOTA_USED and not yields and not refused.blocked_by:
@@ -92,7 +100,7 @@ def _started(ledger: Ledger, workload: Workload, chosen: Sequence[str], gate: Ga
 
 def _nodes(ledger: Ledger, workload: Workload) -> list[Node]:
     """Return the nodes that it may use: which accelerator they have matters only to groups that ask for GPUs."""
-    return eligible(ledger, replace(workload, accelerator=None))
+    return eligible_together(ledger, workload)
 
 
 def _free(ledger: Ledger) -> Fits:
@@ -113,9 +121,10 @@ def _impossible(ledger: Ledger, workload: Workload) -> Wait | None:
     def fits(name: str, shape: Shape) -> bool:
         return shape.fits(ledger.nodes[name].capacity)
 
-    if Tally(sought(ledger, workload), {node.name: node for node in able}, fits).ample:
+    wants = sought(ledger, workload)
+    if Tally(wants, {node.name: node for node in able}, fits).ample:
         return None
-    return _short(ledger, workload, Reason.TOO_LARGE_FOR_FLEET, able, fits)
+    return _short(workload, wants, Reason.TOO_LARGE_FOR_FLEET, able, fits)
 
 
 def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
@@ -123,34 +132,35 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
         return None
 
     able = unreserved(ledger, workload, nodes)
-    return matching.place(sought(ledger, workload), able, _free(ledger), tightness(ledger), emptiness(ledger))
+    return matching.place(sought_now(ledger, workload), able, _free(ledger), tightness(ledger), emptiness(ledger))
 
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
-    return mixed_reclaim.find(ledger, asker(ledger, workload), nodes, reserving.is_free(ledger, workload))
+    is_free = reserving.is_free(ledger, workload)
+    found = mixed_reclaim.find(ledger, asker(ledger, workload), nodes, is_free)
+    return capping.eviction(ledger, workload, is_free) if found is None and ledger.caps is not None else found
 
 
 def _no_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Wait:
     """Return the wait of what fits nowhere: short of what is lent out, kept for others, or short of nodes."""
-    wants, fits = sought(ledger, workload), _free(ledger)
+    wants, fits = sought_now(ledger, workload), _free(ledger)
     open_to_it = unreserved(ledger, workload, nodes)
     if Tally(wants, {node.name: node for node in open_to_it}, fits).ample:
         left = max(0, ledger.available(workload.team))
         return Wait(workload=workload.name, reason=Reason.QUOTA_USED, asked=workload.gpus, available=left)
     if not Tally(wants, {node.name: node for node in nodes}, fits).ample:
-        return _short(ledger, workload, Reason.NO_ROOM, open_to_it, fits)
+        return _short(workload, wants, Reason.NO_ROOM, open_to_it, fits)
     open_ones = unbooked(ledger, workload, nodes)
     if ledger.calendar is not None and not Tally(wants, {node.name: node for node in open_ones}, fits).ample:
         by = ledger.calendar.blocking(workload, [node.name for node in nodes], yields=ledger.class_of(workload).yields)
-        return replace(_short(ledger, workload, Reason.BOOKED, open_ones, fits), blocked_by=by)
+        return replace(_short(workload, wants, Reason.BOOKED, open_ones, fits), blocked_by=by)
     ahead = {ledger.reserved[node.name].name for node in nodes if node.name in ledger.reserved}
-    wait = _short(ledger, workload, Reason.RESERVED, open_to_it, fits)
+    wait = _short(workload, wants, Reason.RESERVED, open_to_it, fits)
     return replace(wait, blocked_by=tuple(sorted(ahead)))
 
 
-def _short(ledger: Ledger, workload: Workload, reason: Reason, nodes: Sequence[Node], fits: Fits) -> Wait:
+def _short(workload: Workload, wants: Sought, reason: Reason, nodes: Sequence[Node], fits: Fits) -> Wait:
     """Return a wait that names the hardest group that is short of nodes where the most bundles get theirs."""
-    wants = sought(ledger, workload)
     found = matching.nearest(wants, nodes, fits)
     place = next(place for place in wants.hardest_first if len(found[place]) < wants.groups[place].bundles)
     group = wants.groups[place]
@@ -166,7 +176,7 @@ def _short(ledger: Ledger, workload: Workload, reason: Reason, nodes: Sequence[N
 
 def _rooms(ledger: Ledger, workload: Workload, nodes: Sequence[Node], group: str) -> tuple[DomainRoom, ...]:
     """Return what each domain has for one group beside those that are harder to place."""
-    level = max(1, sought(ledger, workload).depth)
+    level = max(1, sought_now(ledger, workload).depth)
     parts, kept_out = placement.domains(nodes, level), placement.domains(_kept_out(ledger, workload, group), level)
     return tuple(
         replace(
@@ -193,7 +203,7 @@ def _kept_out(ledger: Ledger, workload: Workload, name: str) -> list[Node]:
 
 
 def _room(ledger: Ledger, workload: Workload, name: str, domain: Sequence[Node], group: str) -> DomainRoom:
-    wants, seeks = sought(ledger, workload), asker(ledger, workload)
+    wants, seeks = sought_now(ledger, workload), asker(ledger, workload)
     place = [one.name for one in wants.groups].index(group)
     yields = ledger.class_of(workload).yields
 
@@ -246,12 +256,12 @@ def _keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> 
     if start is not None:
         return replace(wait, planned_at=start.at, planned_after=start.after)
     if for_room:
-        _keep_nodes(ledger, workload, matching.kept(sought(ledger, workload), able, _near(ledger, workload), ever))
+        _keep_nodes(ledger, workload, matching.kept(sought_now(ledger, workload), able, _near(ledger, workload), ever))
     return wait
 
 
 def _holds(ledger: Ledger, workload: Workload, nodes: Sequence[Node], fits: Fits) -> bool:
-    return Tally(sought(ledger, workload), {node.name: node for node in nodes}, fits).ample > 0
+    return Tally(sought_now(ledger, workload), {node.name: node for node in nodes}, fits).ample > 0
 
 
 def _plan(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Start | None:
@@ -263,10 +273,13 @@ def _plan(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Start | 
     start = reserving.planned(ledger, workload, trial)
     if start is not None:
         ordered = sorted(trial.nodes.values(), key=lambda node: (ledger.free[node.name].gpus, node.domains, node.name))
-        _keep_nodes(ledger, workload, matching.kept(sought(ledger, workload), ordered, trial.has_room, trial.has_room))
+        _keep_nodes(
+            ledger, workload, matching.kept(sought_now(ledger, workload), ordered, trial.has_room, trial.has_room)
+        )
     return start
 
 
 def _keep_nodes(ledger: Ledger, workload: Workload, found: Matched | None) -> None:
-    for node in [node for group in found or () for node in group]:
-        ledger.reserved[node.name] = workload
+    with_gpus = [group.shape.gpus > 0 for group in workload.groups]
+    for gpus, nodes in zip(with_gpus, found or (), strict=False):
+        reserving.keep_nodes(ledger, workload, nodes, gpus=gpus)

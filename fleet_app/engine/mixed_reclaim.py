@@ -31,12 +31,19 @@ def find(ledger: Ledger, asker: Asker, nodes: Sequence[Node], is_open: Callable[
     if victims is None:
         return None
     trial.leave(victim for victim in victims if victim.name not in trial.gone)
+    return placed(ledger, asker, trial)
+
+
+def placed(ledger: Ledger, asker: Asker, trial: Trial) -> Eviction | None:
+    """Return the best placement once those have left who leave in the trial; the soonest where nobody is waited for."""
+    assert asker.sought is not None
 
     def tightness(node: Node) -> tuple[int, ...]:
         room = trial.room[node.name]
         return (room != ledger.free[node.name], room.gpus)
 
     found = list(trial.nodes.values())
+    victims = tuple(trial.gone[name] for name in sorted(trial.gone))
     chosen = None if victims else _soonest(ledger, asker.sought, found, tightness)
     chosen = chosen or matching.place(asker.sought, found, trial.has_room, tightness)
     return None if chosen is None else Eviction(nodes=chosen, victims=victims)
@@ -68,7 +75,9 @@ def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node]) -> Victims | No
     """Return victims where the members that elastic workloads can spare are not enough (R8)."""
     with ledger.members.as_wholes(ledger.lodgers):
         victims = _victims(ledger, asker, Trial(ledger, asker, nodes))
-    return None if victims is None else reclaim.fewer_members(ledger, Trial(ledger, asker, nodes), victims)
+    return (
+        None if victims is None else reclaim.fewer_members(ledger, Trial(ledger, asker, nodes).enough_without, victims)
+    )
 
 
 def _victims(ledger: Ledger, asker: Asker, trial: Trial) -> Victims | None:

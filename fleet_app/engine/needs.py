@@ -51,7 +51,7 @@ Spare = tuple[Need, Grant]
 def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -> list[Need]:
     """Return what each service needs, first to be served first (O2), with so many GPUs held free (S7)."""
     needs = [_need(ledger, service) for service in by_precedence(services)]
-    _share_immediate(ledger, needs, immediate_gpus)
+    _share_immediate(ledger, [need for need in needs if need.service.slice is None], immediate_gpus)
     if ledger.policy.affinities or any(need.service.affinity is not None for need in needs):
         _set_apart(ledger, needs)
     return needs

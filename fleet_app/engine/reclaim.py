@@ -48,10 +48,10 @@ def find(
     trial = _single(ledger, asker, rooms, is_open) if asker.bundles == 1 else None
     if trial is None:
         trial = _several(ledger, asker, rooms, [node for node in rooms.ever() if is_open(node)])
-    return None if trial is None else _placed(ledger, asker, trial)
+    return None if trial is None else placed(ledger, asker, trial)
 
 
-def _placed(ledger: Ledger, asker: Asker, trial: Trial) -> Eviction | None:
+def placed(ledger: Ledger, asker: Asker, trial: Trial) -> Eviction | None:
     """Return the best placement once those have left who leave in the trial; of equals where nobody is waited for."""
 
     def tightness(node: Node) -> tuple[int, ...]:
@@ -81,10 +81,10 @@ def _wholes(ledger: Ledger, asker: Asker, nodes: Sequence[Node], rooms: Rooms) -
     """Return victims where the members that elastic workloads can spare are not enough (R8)."""
     with ledger.members.as_wholes(ledger.lodgers):
         victims = _victims(ledger, asker, Trial(ledger, asker, nodes), rooms)
-    return None if victims is None else fewer_members(ledger, Trial(ledger, asker, nodes), victims)
+    return None if victims is None else fewer_members(ledger, Trial(ledger, asker, nodes).enough_without, victims)
 
 
-def fewer_members(ledger: Ledger, trial: Trial, victims: Victims) -> Victims:
+def fewer_members(ledger: Ledger, enough: Test, victims: Victims) -> Victims:
     """Return the victims, but of each elastic workload only members where it can spare all that have to leave."""
     for whole in victims:
         parent = ledger.members.elastic.get(whole.name)
@@ -92,14 +92,14 @@ def fewer_members(ledger: Ledger, trial: Trial, victims: Victims) -> Victims:
             continue
         rest = tuple(one for one in victims if one.name != whole.name)
         members = tuple(member_of(parent, node) for node in whole.nodes)
-        chosen = pruned(ledger, members, partial(_enough_beside, trial, rest))
+        chosen = pruned(ledger, members, partial(_enough_beside, enough, rest))
         if len(chosen) <= ledger.members.spare(parent):
             victims = (*rest, *chosen)
     return victims
 
 
-def _enough_beside(trial: Trial, rest: Victims, members: Victims) -> bool:
-    return trial.enough_without((*rest, *members))
+def _enough_beside(enough: Test, rest: Victims, members: Victims) -> bool:
+    return enough((*rest, *members))
 
 
 def cost(ledger: Ledger, victims: Sequence[Workload]) -> Cost:

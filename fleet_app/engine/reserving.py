@@ -39,7 +39,7 @@ def keep(ledger: Ledger, workload: Workload, wait: Wait, *, for_room: bool) -> W
         return wait
     start = _plan(ledger, workload) if ledger.limited else None
     if start is None and for_room:
-        _keep(ledger, workload, _nearest(ledger, workload))
+        keep_nodes(ledger, workload, _nearest(ledger, workload))
     if _could_be_placed(ledger, workload):
         ledger.booked[workload.team].append(workload)
     return wait if start is None else replace(wait, planned_at=start.at, planned_after=start.after)
@@ -90,7 +90,7 @@ def _plan(ledger: Ledger, workload: Workload) -> Start | None:
     if start is not None:
         fitting = trial.fitting()
         blocks = placement.blocks(fitting, seeks.depth)
-        _keep(ledger, workload, _nearest_of(ledger, workload, blocks, fitting, trial.room.__getitem__))
+        keep_nodes(ledger, workload, _nearest_of(ledger, workload, blocks, fitting, trial.room.__getitem__))
     return start
 
 
@@ -226,9 +226,15 @@ def _blocks_of(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> dic
     return known
 
 
-def _keep(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> None:
+def keep_nodes(ledger: Ledger, workload: Workload, nodes: Sequence[Node], *, gpus: bool = True) -> None:
+    """Keep nodes for a workload from later work, and what its caps leave of their accelerator, once (O4, V9).
+
+    `gpus` is whether it asks for any there.
+    """
     for node in nodes:
         ledger.reserved[node.name] = workload
+    if ledger.caps is not None and nodes and gpus:
+        ledger.caps.keep(workload, nodes[0].accelerator)
 
 
 def _could_be_placed(ledger: Ledger, workload: Workload) -> bool:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fleet_app.engine import caps, notices, reclaim
+from fleet_app.engine import capping, caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import serving_nodes
-from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
-from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
+from fleet_app.engine.needs import Need, Spare, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
 from fleet_app.engine.rooms import rooms_of
 from fleet_app.engine.trial import Asker
@@ -27,12 +26,11 @@ HEADROOM = "immediate headroom"
 Answer = Iterator[Action | Wait]
 
 
-def step(ledger: Ledger, services: Sequence[Service], growth_gpus: int | None = None) -> Answer:
+def step(ledger: Ledger, needs: Sequence[Need]) -> Answer:
     """Yield grants given and taken back, drains for what does not fit, and a wait for each service left short.
 
-    `growth_gpus` is how much more they may want within a start-up, None when that is not known (S7).
+    `needs` are those for whole GPUs, first to be served first.
     """
-    needs = needs_of(ledger, services, immediate_gpus(ledger.policy.headroom, growth_gpus))
     for need in needs:
         yield from _take_surplus(ledger, need)
     for need in needs:
@@ -115,8 +113,11 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
         node = _best(ledger, need, coming)
     else:
         found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
+        if found is None and ledger.caps is not None:
+            found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
-            yield _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
+            capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+            yield capped or _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
@@ -202,7 +203,7 @@ def _refused(ledger: Ledger, service: Service) -> Wait | None:
         return _wait(ledger, service, Reason.UNKNOWN_TEAM)
     if ledger.firm_left(service.team) < service.shape.gpus:
         return _wait(ledger, service, Reason.QUOTA_USED)
-    return None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+    return None
 
 
 def _over_cap(ledger: Ledger, service: Service, limits: Caps) -> Wait | None:

@@ -53,13 +53,13 @@ class Slices:
     _holding: dict[object, list[Place]] = field(default_factory=dict)
     _accelerators: dict[object, list[str]] = field(default_factory=dict)
 
-    def now(self, ask: Ask, alike: Mapping[str, int]) -> Place | None:
+    def now(self, ask: Ask, crowds: Mapping[str, tuple[int, ...]]) -> Place | None:
         """Return the card for an ask: the fullest on which it fits, of what its team may take (V4).
 
-        `alike` counts by node what should be spread.
+        `crowds` counts by node what should be spread, over domains first (S8).
         """
         allowed = {one for one in self.accelerators(ask) if self.dues.allows(ask.due, one)}
-        if not alike:
+        if not crowds:
             question = (ask.slice, ask.shape, id(ask.nodes))
             index = self._seatings.get(question)
             if index is None:
@@ -70,7 +70,7 @@ class Slices:
             for place in self.holding(ask)
             if self.deck.open_to(place, ask.shape, ask.slice) and self.accelerator(place) in allowed
         ]
-        return min(able, key=lambda place: (alike.get(place.node, 0), self.deck.left(place)), default=None)
+        return min(able, key=lambda place: (crowds.get(place.node, ()), self.deck.left(place)), default=None)
 
     def holding(self, ask: Ask) -> list[Place]:
         """Return the cards that have slices such as are asked for, used or not; the same list throughout a decision."""
@@ -82,8 +82,8 @@ class Slices:
             self._holding[question] = found
         return found
 
-    def soon(self, ask: Ask) -> Place | None:
-        """Return the fullest card on which an ask fits once everybody who is leaving has left."""
+    def soon(self, ask: Ask, crowds: Mapping[str, tuple[int, ...]]) -> Place | None:
+        """Return the least crowded and fullest card on which an ask fits once everybody who is leaving has left."""
         able = [
             place
             for place in self.holding(ask)
@@ -91,7 +91,7 @@ class Slices:
             and ask.shape.fits(self.ledger.soon(place.node))
             and self.allows(ask, place, soon=True)
         ]
-        return min(able, key=self.deck.left, default=None)
+        return min(able, key=lambda place: (crowds.get(place.node, ()), self.deck.left(place)), default=None)
 
     def allows(self, ask: Ask, place: Place, *, soon: bool = False) -> bool:
         """Return whether the quota lets the ask have a slice of that card."""
@@ -158,16 +158,26 @@ def begin(ledger: Ledger, state: FleetState) -> Slices | None:
     return slices
 
 
-def of_service(slices: Slices, service: Service) -> Ask:
-    """Return what one more replica asks for: on serving's nodes, inside its team's nominal."""
+def of_service(slices: Slices, service: Service, off: frozenset[str] = frozenset()) -> Ask:
+    """Return what one more replica asks for: on serving's nodes but for some (S8), inside its team's nominal."""
     assert service.slice is not None
     return Ask(
         name=service.name,
         priority=service.priority,
         due=Due(team=service.team, slice=service.slice, firm=True),
         shape=replace(service.shape, gpus=0),
-        nodes=serving_nodes(slices.ledger),
+        nodes=_but(slices.ledger, serving_nodes(slices.ledger), off),
     )
+
+
+def _but(ledger: Ledger, nodes: list[Node], off: frozenset[str]) -> list[Node]:
+    """Return the nodes without some; the same list for the same answer."""
+    if not off:
+        return nodes
+    key = (id(nodes), "but", off)
+    if key not in ledger.memo.eligible:
+        ledger.memo.eligible[key] = [node for node in nodes if node.name not in off]
+    return ledger.memo.eligible[key]
 
 
 def of_job(slices: Slices, job: Workload) -> Ask:

@@ -6,13 +6,14 @@ Gangs never come here: they have whole nodes. Knows the slices and who asks. Doe
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 
 from fleet_app.engine import notices, yielding
+from fleet_app.engine.apart import barred, crowds
 from fleet_app.engine.deck import Place, grant_name
-from fleet_app.engine.needs import Need, Spare, needs_of, spare, surplus
+from fleet_app.engine.needs import Need, Spare, spare, surplus
 from fleet_app.engine.ordering import queue, ranking
 from fleet_app.engine.plan import Action, AdmitSlice, Drain, GiveSlice, Reason, Shrink, TakeGrant, Wait
 from fleet_app.engine.pulls import Gate
@@ -25,17 +26,16 @@ HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FO
 """What no wait ends: it is in nobody's way (O3)."""
 
 
-def serve(slices: Slices) -> Answer:
+def serve(slices: Slices, needs: Sequence[Need]) -> Answer:
     """Yield grants of slices given and taken back, drains, and a wait for each service that is left short.
 
-    Floors come first, in order, and then one replica each in turn (S3).
+    `needs` are those for slices, first to be served first. Floors come first, and then one replica each in turn (S3).
     """
-    needs = needs_of(slices.ledger, slices.services, 0)
     for need in needs:
         yield from _take_surplus(slices, need)
     for need in needs:
         yield from _raise(slices, needs, need, need.floor)
-    short = needs
+    short = list(needs)
     while short:
         still = []
         for need in short:
@@ -95,9 +95,9 @@ def _one(slices: Slices, needs: Sequence[Need], need: Need) -> Answer:
     if service.team not in slices.ledger.tree.entries:
         yield _wait(service.name, Reason.UNKNOWN_TEAM, 1, 0)
         return
-    ask = of_service(slices, service)
-    alike = Counter(grant.node for grant in need.kept) if service.spread else Counter[str]()
-    place = slices.now(ask, alike)
+    ask = of_service(slices, service, barred(need))
+    crowds = _crowds(slices, need, ask)
+    place = slices.now(ask, crowds)
     if place is not None:
         number = len(need.kept)
         slices.give(ask, place, who=grant_name(service.name, f"new-{number}"))
@@ -108,25 +108,43 @@ def _one(slices: Slices, needs: Sequence[Need], need: Need) -> Answer:
             service=service.name, node=place.node, card=place.card, slice=ask.slice, shape=ask.shape, why=why
         )
         return
-    yield from _make_room(slices, needs, need, ask)
+    yield from _make_room(slices, ask, crowds, need, spare(needs, need))
 
 
-def _make_room(slices: Slices, needs: Sequence[Need], need: Need, ask: Ask) -> Answer:
+def _crowds(slices: Slices, need: Need, ask: Ask) -> dict[str, tuple[int, ...]]:
+    """Return by node how many replicas its domain has, and it has itself, where they are to be spread (S2, S8)."""
+    domains = crowds(need, slices.ledger.nodes, ask.nodes)
+    own = Counter(grant.node for grant in need.kept) if need.service.spread else Counter[str]()
+    return {node.name: (domains.get(node.name, 0), own[node.name]) for node in ask.nodes} if domains or own else {}
+
+
+def _make_room(
+    slices: Slices, ask: Ask, crowds: Mapping[str, tuple[int, ...]], need: Need, others: Sequence[Spare]
+) -> Answer:
     """Wait for what is coming free, else take another's spare idle grant, else ask jobs to leave (S6)."""
-    place = slices.soon(ask)
+    place = slices.soon(ask, crowds)
     if place is None:
-        yield from _take_spare(slices, ask, spare(needs, need))
-        place = slices.soon(ask)
+        yield from _take_spare(slices, ask, others)
+        place = slices.soon(ask, crowds)
     if place is None:
         found = yielding.find(slices, ask)
         if found is None:
-            yield _refusal(slices, ask)
+            yield _refusal(slices, ask) if not barred(need) else _apart(slices, need, ask)
             return
         place = found.place
         yield from _leave(slices, found.victims, ask.name, f"{ask.name} needs {ask.slice.text} on {place.node}")
     slices.wait_for(ask, place)
     need.kept.append(Grant(name="", node=place.node, card=place.card))
     yield _wait(ask.name, Reason.DRAIN_UNDER_WAY, 1, 0)
+
+
+def _apart(slices: Slices, need: Need, ask: Ask) -> Wait:
+    """Return the refusal of a replica to which some nodes are closed (S8); elsewhere a card may be cut for it."""
+    anywhere = _why(slices, of_service(slices, need.service))
+    if anywhere.reason is not Reason.NO_ROOM:
+        return anywhere
+    slices.unmet.append(ask)
+    return _wait(ask.name, Reason.APART, 1, 0)
 
 
 def _take_spare(slices: Slices, ask: Ask, others: Sequence[Spare]) -> Iterator[TakeGrant]:
@@ -229,6 +247,13 @@ def _consider(slices: Slices, job: Workload, gate: Gate | None) -> Answer:
 
 def _refusal(slices: Slices, ask: Ask) -> Wait:
     """Return the first thing that would have to change for an ask to be met, in numbers; note what lacks a card."""
+    wait = _why(slices, ask)
+    if wait.reason is Reason.NO_ROOM:
+        slices.unmet.append(ask)
+    return wait
+
+
+def _why(slices: Slices, ask: Ask) -> Wait:
     due, dues, able = ask.due, slices.dues, slices.accelerators(ask)
     if not able:
         return _wait(ask.name, Reason.TOO_LARGE_FOR_FLEET, 1, 0)
@@ -239,7 +264,6 @@ def _refusal(slices: Slices, ask: Ask) -> Wait:
     if not allowed:
         one = min(most)
         return _wait(ask.name, Reason.QUOTA_USED, dues.asked(due, one), max(0, dues.left(due, one)))
-    slices.unmet.append(ask)
     return _wait(ask.name, Reason.NO_ROOM, 1, 0)
 
 

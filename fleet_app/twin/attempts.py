@@ -40,6 +40,8 @@ def submitted(world: World, job: Job) -> None:
             gpus=one.gpus,
             bundles=one.bundles,
             run_s=job.run_s,
+            sm_active=job.sm_active,
+            tflops=job.tflops,
         )
     )
 

@@ -21,7 +21,11 @@ from fleet_app.engine.workload import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A workload came into the queue; `gpus` are those of all of its `bundles`, `run_s` is how much work it brings."""
+    """A workload came into the queue; `gpus` are those of all of its `bundles`, `run_s` is how much work it brings.
+
+    While it runs, its GPUs compute for `sm_active` of the time and do `tflops` 10^12 useful FLOPs a second each; None
+    where nobody measures or says so.
+    """
 
     at: float
     workload: str
@@ -31,6 +35,8 @@ class Submitted:
     gpus: int
     bundles: int
     run_s: float
+    sm_active: float | None = None
+    tflops: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +178,29 @@ class Waiting:
 
 
 # --- serving --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demanded:
+    """A service wants so many GPUs in all from now on."""
+
+    at: float
+    service: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """Somebody looked ahead: by how much demand may grow in `within_s`, and how many GPUs are kept free for that.
+
+    `growth_gpus` is what is forecast for the `quantile`; both are None where the policy has a fixed number.
+    """
+
+    at: float
+    within_s: float
+    quantile: float | None
+    growth_gpus: int | None
+    kept_gpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +356,8 @@ Record = (
     | Left
     | Ended
     | Waiting
+    | Demanded
+    | Foreseen
     | ReplicaReady
     | ServiceSpan
     | NodeLost

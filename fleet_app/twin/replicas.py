@@ -7,15 +7,16 @@ nothing.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 from fleet_app.engine import life
-from fleet_app.engine.forecast import WEEK_S, History
-from fleet_app.engine.headroom import growth_gpus
+from fleet_app.engine.forecast import EXACT, WEEK_S, History
+from fleet_app.engine.headroom import growth_gpus, immediate_gpus
 from fleet_app.engine.workload import Grant, Service
 from fleet_app.twin.clock import What
 from fleet_app.twin.pulling import pull_s
 from fleet_app.twin.queueing import late_share, replicas_for
-from fleet_app.twin.record import ReplicaReady, ServiceSpan
+from fleet_app.twin.record import Demanded, Foreseen, ReplicaReady, ServiceSpan
 from fleet_app.twin.world import Serving, World
 
 GONE_S = 5.0
@@ -63,6 +64,7 @@ def _wants(world: World, serving: Serving, needed: int) -> None:
     wanted = max(service.floor, needed, past[0][1] if past else 0)
     if wanted != service.wanted:
         world.fleet.put_service(replace(service, wanted=wanted))
+        world.tell(Demanded(at=world.now, service=service.name, gpus=wanted * service.shape.gpus))
         _follow(world, serving)
         world.woken = True
 
@@ -185,7 +187,27 @@ def node_lost(world: World, node: str) -> None:
 
 
 def sampled(world: World) -> None:
-    """Note what is wanted now, and by how much that may grow within a start-up (S7); do so again later."""
+    """Look at what is wanted now and may be soon, and do so again later; with a forecast, what is kept follows (S7).
+
+    As far ahead as a forecast does: for a start-up, in whole samples (F6).
+    """
+    headroom, every_s = world.policy.headroom, world.scenario.sample_s
+    if headroom.quantile is not None:
+        _foresee(world)
+    world.tell(
+        Foreseen(
+            at=world.now,
+            within_s=max(1, ceil(headroom.startup_s / every_s - EXACT)) * every_s,
+            quantile=headroom.quantile,
+            growth_gpus=world.fleet.growth_gpus,
+            kept_gpus=immediate_gpus(headroom, world.fleet.growth_gpus),
+        )
+    )
+    world.agenda.put(world.now + every_s, What.SAMPLED, "")
+
+
+def _foresee(world: World) -> None:
+    """Note what is wanted now, and by how much that may grow within a start-up."""
     every_s, before = world.scenario.sample_s, world.fleet.demand
     wanted = float(sum(one.wanted * one.shape.gpus for one in world.fleet.services.values()))
     kept = () if before is None else before.wanted_gpus[-int(KEPT_S // every_s) :]
@@ -194,7 +216,6 @@ def sampled(world: World) -> None:
     growth = growth_gpus(world.policy.headroom, world.fleet.demand, world.now)
     world.woken = world.woken or growth != world.fleet.growth_gpus
     world.fleet.growth_gpus = growth
-    world.agenda.put(world.now + every_s, What.SAMPLED, "")
 
 
 def settle(world: World, serving: Serving) -> None:

@@ -22,7 +22,7 @@ from fleet_app.twin.world import Serving, World
 Progress = Callable[[float, int], None]
 """Told now and then: the moment that the run has come to, and how many events there were."""
 
-TOLD_EVERY = 2_000
+TOLD_EVERY = 100
 """After how many events progress is told."""
 
 QUIET = frozenset({What.SAVED, What.SPAN_ENDS, What.DEMANDED, What.SAMPLED, What.READY})
@@ -58,7 +58,8 @@ class Run:
         for number, asked in enumerate(world.scenario.bookings):
             world.agenda.put(asked.at, What.BOOKING_ASKED, str(number))
         world.agenda.put(world.now + world.scenario.span_s, What.SPAN_ENDS, "")
-        if world.scenario.traffic and world.policy.headroom.quantile is not None:
+        headroom = world.policy.headroom
+        if world.scenario.traffic and (headroom.quantile is not None or headroom.immediate_gpus):
             world.agenda.put(world.now, What.SAMPLED, "")
         world.agenda.put(world.now, What.DUE, "")
         self.take_next()

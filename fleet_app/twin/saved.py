@@ -22,6 +22,7 @@ from fleet_app.engine.workload import Service, Workload
 from fleet_app.twin.clock import Agenda, Happening
 from fleet_app.twin.meter import Metered
 from fleet_app.twin.record import Record
+from fleet_app.twin.report.told import Told
 from fleet_app.twin.run import Run
 from fleet_app.twin.work import Scenario
 from fleet_app.twin.world import Doing, Serving
@@ -57,21 +58,52 @@ class Standing:
     metered: Metered
 
 
-def save(run: Run, path: Path) -> None:
-    """Write a run as it stands between two of its moments. Raises FaultError when that cannot be written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A whole file: the run, and what was counted of it."""
+
+    run: Standing
+    told: Told | None = None
+
+
+def save(run: Run, path: Path, told: Told | None = None) -> None:
+    """Write a run as it stands between two of its moments, and what was counted of it, if somebody counts.
+
+    What was there before stays until all is written. Raises FaultError when that cannot be done.
+    """
+    temporary = path.with_name(f"{path.name}.new")
     try:
-        path.write_text(codec.dump(standing(run)))
+        temporary.write_text(codec.dump(Saved(run=standing(run), told=told)))
+        temporary.replace(path)
     except OSError as error:
         raise FaultError(f"the run cannot be saved: {error}", where=str(path), fix="Check the disk") from error
 
 
-def go_on(path: Path, scenario: Scenario, tell: Callable[[Record], None]) -> Run:
-    """Return the run that was written, to be continued. Raises RequestError when it is another scenario's."""
+def saved(path: Path) -> Saved:
+    """Return what was written. Raises RequestError when it cannot be read, FaultError when it is damaged."""
     try:
         text = path.read_text()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"cannot be read: {error}", where=str(path), fix="Begin the run anew") from error
-    return continued(codec.load(Standing, text), scenario, tell)
+    return codec.load(Saved, text)
+
+
+def begun(path: Path) -> Saved | None:
+    """Return what was written, None where nothing is; raises as `saved` does."""
+    return saved(path) if path.exists() else None
+
+
+def forget(path: Path) -> None:
+    """Let a run that is over have no file. Raises FaultError when it cannot be removed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FaultError(f"cannot be removed: {error}", where=str(path), fix="Remove it: the run is over") from error
+
+
+def go_on(path: Path, scenario: Scenario, tell: Callable[[Record], None]) -> Run:
+    """Return the run that was written, to be continued. Raises RequestError when it is another scenario's."""
+    return continued(saved(path).run, scenario, tell)
 
 
 def standing(run: Run) -> Standing:

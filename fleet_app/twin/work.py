@@ -36,7 +36,8 @@ class Job:
     after a notice, working on until it has saved `saves_s` after it, or until it exits where that is None. It saves
     whole steps of `step_s` seconds; what there is of another is lost with the attempt. With 0 it saves all. One that
     `clings` ignores notices and is killed. `fails` is whether it ends in failure by itself. What is `known` of an
-    attempt counts before the rest.
+    attempt counts before the rest. While it runs, its GPUs compute for `sm_active` of the time and do `tflops` 10^12
+    useful FLOPs a second each, None where nobody measures or says so.
     """
 
     workload: Workload
@@ -50,6 +51,8 @@ class Job:
     clings: bool = False
     fails: bool = False
     known: tuple[Known, ...] = ()
+    sm_active: float | None = None
+    tflops: float | None = None
 
     def of(self, attempt: int) -> Known:
         """Return what is known of an attempt."""
@@ -64,7 +67,9 @@ class Traffic:
     answers `slots` at once, each in 1 / `slot_rate` seconds on average. As many replicas are wanted as keep `busy` of
     all slots busy; fewer only once that was enough for `keeps_s` seconds. A replica answers `start_s` after it has its
     GPUs, beside what has to be pulled, and one that is to end has them for `stops_s` more. A request is late when it
-    waited more than `objective_s` for a slot. Where that is None, requests are not known, and none is counted.
+    waited more than `objective_s` for a slot. Where that is None, requests are not known, and none is counted. GPUs of
+    replicas compute for `sm_active` of the time, a request takes `tflop_a_request` 10^12 useful FLOPs; None where
+    nobody measures or says so.
     """
 
     service: Service
@@ -76,6 +81,8 @@ class Traffic:
     start_s: Spread = field(default_factory=Spread)
     stops_s: float = 0.0
     objective_s: float | None = 0.8
+    sm_active: float | None = None
+    tflop_a_request: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Departure, Node, NodeClass, Shape
 from fleet_app.engine.workload import Service, Workload
+from tests.laws.caps import CAP_LAWS, allows
 from tests.laws.slices import SLICE_LAWS, gpus_of_slices
 from tests.virtual import Fleet, plan_of
 
@@ -511,18 +512,18 @@ def replicas_are_apart(case: Case) -> None:
     for service in case.state.services:
         for grant in service.grants:
             there[grant.node][service.name] += (service.name, grant.name) not in taken
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         there[action.node][action.service] += 1
     services, own = case.services, [one.affinity for one in case.state.services if one.affinity is not None]
     apart = {(one.service, other) for one in case.policy.affinities for other in one.apart_from}
     wished = {(one.service, other) for one in own for other in one.apart_from if other in services}
     apart |= {(one, other) for one, other in wished if services[one].team == services[other].team}
-    new = {(action.node, action.service) for action in case.actions(GiveGrant)}
+    new = {(action.node, action.service) for action in case.actions(GiveGrant, GiveSlice)}
     most: dict[str, int] = {}
     for one in (*case.policy.affinities, *own):
         if one.per_node is not None:
             most[one.service] = min(one.per_node, most.get(one.service, one.per_node))
-    for action in case.actions(GiveGrant):
+    for action in case.actions(GiveGrant, GiveSlice):
         here = +there[action.node]
         assert here[action.service] <= most.get(action.service, here[action.service]), action
         assert not any({(action.service, other), (other, action.service)} & apart for other in here), action
@@ -688,6 +689,8 @@ def fits_beside(case: Case, workload: Workload, ahead: Iterable[Workload], spare
     for part in parts:
         here = [node for node in able if (domain(case, workload, node), node.node_class) == part]
         for kind in kinds:
+            if not allows(case, workload.team, kind[0], least_gpus(workload), {one.name for one in ahead}):
+                continue
             places = range(least(workload))
             options = [{node.name for node in here if open_to(place, node, kind)} for place in places]
             open_names = sorted(set().union(*options))
@@ -818,21 +821,21 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
     waits = [wait for wait in case.plan.waits if wait.workload in case.services]
     if case.policy.affinities:
         return  # where replicas may not be beside one another, room is not enough
-    if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or _comes_free_for_serving(case):
+    if any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or comes_free_for_serving(case):
         return
     for wait in waits:
         service = case.services[wait.workload]
         if service.slice is not None:
             continue
         if wait.reason is Reason.NO_ROOM:
-            assert not _could_be_placed(case, service) or not _could_be_charged(case, service), service.name
-        if wait.reason is Reason.QUOTA_USED:
+            assert not could_be_placed(case, service) or not _could_be_charged(case, service), service.name
+        if wait.reason is Reason.QUOTA_USED and wait.level is None:
             nominal = {quota.name: quota.nominal_gpus for quota in case.quotas}
             firm = usage(case, after=True, firm=True)[service.team]
             assert firm + service.shape.gpus > nominal[service.team], service.name
 
 
-def _comes_free_for_serving(case: Case) -> bool:
+def comes_free_for_serving(case: Case) -> bool:
     serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
     ended = {action.workload for action in case.actions(Lose)}
     ended |= {action.workload for action in case.actions(Drain, Shrink) if action.beneficiary in case.services}
@@ -845,7 +848,8 @@ def _stays(case: Case, workload: Workload) -> bool:
     return workload.holding and not told_to_end(workload) and not case.yields(workload)
 
 
-def _could_be_placed(case: Case, service: Service) -> bool:
+def could_be_placed(case: Case, service: Service, accelerator: str | None = None) -> bool:
+    """Return whether a replica would find room, on a node of an accelerator, if all that yields to it had left."""
     room = {node.name: whole(case, node) - node.foreign for node in case.state.nodes}
     taken = {action.grant for action in case.actions(TakeGrant)}
     for workload in case.state.workloads:
@@ -864,7 +868,14 @@ def _could_be_placed(case: Case, service: Service) -> bool:
         service.shape.fits(room[node.name])
         for node in case.state.nodes
         if node.node_class is NodeClass.SERVING and sound(case, node) and not closing(case, node)
+        if (accelerator or node.accelerator) == node.accelerator
+        if accelerator or cap_allows(case, service, node)
     )
+
+
+def cap_allows(case: Case, service: Service, node: Node) -> bool:
+    """Return whether the caps would let a service have one more replica on a node."""
+    return allows(case, service.team, node.accelerator, service.shape.gpus, {one.name for one in case.state.workloads})
 
 
 def _could_be_charged(case: Case, service: Service) -> bool:
@@ -1088,6 +1099,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         so_many_save_at_once,
         bookings_are_never_smaller,
         *SLICE_LAWS,
+        *CAP_LAWS,
     )
 }
 """Every law that one decision can be held to."""

@@ -97,6 +97,8 @@ def nobody_waits_for_a_free_slice(case: Any) -> None:
         if asker.slice is None or wait.reason not in waiting:
             continue
         serving = wait.workload in case.services
+        if serving and (case.policy.affinities or any(one.affinity for one in case.state.services)):
+            continue  # where replicas may not be beside one another, room is not enough
         for name, card in sound_cards(case, serving=serving, accelerator=getattr(asker, "accelerator", None)):
             taken = [one for _, one in on[name, card.index]]
             # CPUs are as scarce as cards: only asks without any are judged.
@@ -114,7 +116,10 @@ def quota_surely_allows(case: Any, asker: Any) -> bool:
     """Return whether the plain numbers leave a whole GPU beside all that anybody has, is given or waits for."""
     from tests.laws.reference import enlarges_nothing, usage_of_services
 
-    if asker.team not in {quota.name for quota in case.policy.quotas} or any(one.flavors for one in case.policy.quotas):
+    named = [own.flavor for quota in case.policy.quotas for own in quota.flavors]
+    if asker.team not in {quota.name for quota in case.policy.quotas} or any(
+        not one.endswith("-whole") for one in named
+    ):
         return False
     use, firm = usage_of_services(case), usage_of_services(case)[asker.team]
     for one in case.state.workloads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -10,14 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_app.engine.decide import decide
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Grow, Reason
+from fleet_app.engine.lifecycle import Phase
+from fleet_app.engine.plan import Drain
 from fleet_app.engine.policy import FlavorQuota, Policy
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Workload
 from tests import virtual
 from tests.builders import backfill, gang, node, policy, service, shape, team
+from tests.laws.caps import caps_are_kept
 from tests.laws.effort import tries
-from tests.laws.reference import Case, case_of
+from tests.laws.reference import case_of, check
+from tests.laws.under_caps import UnderCaps
 from tests.strategies import contested, fleets, scattered
 from tests.virtual import Fleet, plan_of
 
@@ -25,6 +27,7 @@ KINDS = ("h100", "a100")
 TEAMS = st.sampled_from(["research", "vision"])
 UNBOUND = 1_000_000
 MOST_CYCLES = 25
+ROOM = 40
 
 
 def with_caps(policy: Policy, caps: dict[tuple[str, str], int]) -> Policy:
@@ -32,7 +35,8 @@ def with_caps(policy: Policy, caps: dict[tuple[str, str], int]) -> Policy:
     for quota in policy.quotas:
         own = [FlavorQuota(flavor=f"{kind}-whole", nominal=caps[quota.name, kind]) for kind in KINDS]
         kept = [one for one, kind in zip(own, KINDS, strict=True) if caps[quota.name, kind] >= 0]
-        quotas.append(replace(quota, flavors=(*quota.flavors, *kept)))
+        others = [one for one in quota.flavors if not one.flavor.endswith("-whole")]
+        quotas.append(replace(quota, flavors=(*others, *kept)))
     return replace(policy, quotas=tuple(quotas))
 
 
@@ -66,6 +70,26 @@ def capped(draw: st.DrawFn) -> Fleet:
 
 
 @st.composite
+def roomy(draw: st.DrawFn) -> Fleet:
+    """Return a fleet with a node of each accelerator for everybody, so that caps are all that is in the way."""
+    there = [node(f"{kind}-{number:02}", accelerator=kind) for kind in KINDS for number in range(ROOM)]
+    running = []
+    for number in range(draw(st.integers(0, 6))):
+        on = (f"{draw(st.sampled_from(KINDS))}-{number:02}",)
+        make = draw(st.sampled_from([gang, backfill, backfill, backfill]))
+        more = draw(st.sampled_from([{}, {}, {}, {"phase": Phase.DRAINING, "deadline_at": 1060.0}]))
+        began = draw(st.sampled_from([100.0, 500.0, 900.0]))
+        running.append(
+            make(f"r{number}", gpus=draw(st.integers(1, 8)), on=on, team=draw(TEAMS), started_at=began, **more)
+        )
+    queued = [draw(asks(number)) for number in range(draw(st.integers(1, 6)))]
+    some = st.sampled_from([-1, 0, 2, 4, 6, 8, 12, 16])
+    rules = policy(team("org", nominal=200, parent=None), team("research", nominal=100), team("vision", nominal=100))
+    caps = {(quota.name, kind): draw(some) for quota in rules.quotas for kind in KINDS}
+    return virtual.fleet(with_caps(rules, caps), *there, *running, *queued, now=1000.0)
+
+
+@st.composite
 def asks(draw: st.DrawFn, number: int) -> Workload:
     """Return a workload that waits: a gang, alike or of groups, elastic or not, or backfill."""
     count, gpus = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4, 8]))
@@ -76,86 +100,31 @@ def asks(draw: st.DrawFn, number: int) -> Workload:
         case "elastic":
             return gang(f"w{number}", nodes=count, gpus=gpus, minimum=count, at_most=count + 1, **more)
         case "groups":
-            parts = {"a": (1, shape(gpus)), "b": (count, shape(1))}
+            parts = {"a": (1, shape(gpus)), "b": (count, shape(draw(st.integers(0, 1)), cpus=1))}
             return gang(f"w{number}", groups=parts, **more)
     return gang(f"w{number}", nodes=count, gpus=gpus, **more)
-
-
-def caps_of(case: Case) -> dict[tuple[str, str], int]:
-    return {
-        (quota.name, own.flavor.removesuffix("-whole")): own.nominal
-        for quota in case.policy.quotas
-        for own in quota.flavors
-        if own.flavor.endswith("-whole")
-    }
-
-
-def use(case: Case, *, after: bool) -> Counter[tuple[str, str]]:
-    """Return the whole GPUs that each entry has of each accelerator, worked out from the facts."""
-    found: Counter[tuple[str, str]] = Counter()
-    parents = {quota.name: quota.parent for quota in case.policy.quotas}
-
-    def count(team: str, node: str, gpus: int) -> None:
-        name: str | None = team
-        while name is not None and node in case.nodes:
-            found[name, case.nodes[node].accelerator] += gpus
-            name = parents.get(name)
-
-    for one in case.state.workloads:
-        for name, has in one.seats if one.holding else ():
-            count(one.team, name, has.gpus)
-    for each in case.state.services:
-        for grant in each.grants:
-            count(each.team, grant.node, each.shape.gpus)
-    for action in case.actions(Admit, Grow) if after else ():
-        one = case.workloads[action.workload]
-        shapes = (one.shape,) * len(action.nodes) if isinstance(action, Grow) or one.minimum else one.shapes
-        for name, has in zip(action.nodes, shapes, strict=True):
-            count(one.team, name, has.gpus)
-    for action in case.actions(GiveGrant) if after else ():
-        count(case.services[action.service].team, action.node, action.shape.gpus)
-    return found
-
-
-def caps_are_kept(case: Case) -> None:
-    before, after = use(case, after=False), use(case, after=True)
-    for cap, limit in caps_of(case).items():
-        assert after[cap] <= max(limit, before[cap]), (cap, limit, before[cap], after[cap])
-
-
-def who_waits_for_a_cap_is_above_it(case: Case) -> None:
-    caps = caps_of(case)
-    parents = {quota.name: quota.parent for quota in case.policy.quotas}
-    for wait in case.plan.waits:
-        if wait.level is None or not wait.level.endswith("-whole"):
-            continue
-        asker = case.workloads.get(wait.workload) or case.services[wait.workload]
-        name: str | None = asker.team
-        lefts = []
-        while name is not None:
-            if (name, wait.level.removesuffix("-whole")) in caps:
-                lefts.append(caps[name, wait.level.removesuffix("-whole")])
-            name = parents.get(name)
-        assert wait.asked > wait.available
-        if wait.reason is Reason.TOO_LARGE_FOR_QUOTA:
-            assert wait.available == min(lefts)
-        elif wait.workload in case.workloads:
-            assert wait.asked <= min(lefts)
 
 
 @tries(250)
 @given(fleet=capped())
 def test_caps_are_kept(fleet: Fleet) -> None:
-    case = case_of(fleet)
-    caps_are_kept(case)
-    who_waits_for_a_cap_is_above_it(case)
+    check(case_of(fleet))
+
+
+@tries(400)
+@given(fleet=roomy())
+def test_where_only_caps_are_in_the_way_it_is_as_the_slow_answer_says(fleet: Fleet) -> None:
+    UnderCaps(case_of(fleet)).check()
 
 
 @tries(100)
 @given(fleet=st.one_of(fleets(), contested(), scattered()))
 def test_caps_that_do_not_bind_change_nothing(fleet: Fleet) -> None:
-    caps = {(quota.name, kind): UNBOUND for quota in fleet.policy.quotas for kind in KINDS}
-    assert repr(decide(fleet.state, with_caps(fleet.policy, caps), fleet.now)) == repr(plan_of(fleet))
+    none, most = (
+        with_caps(fleet.policy, {(quota.name, kind): gpus for quota in fleet.policy.quotas for kind in KINDS})
+        for gpus in (-1, UNBOUND)
+    )
+    assert repr(decide(fleet.state, most, fleet.now)) == repr(decide(fleet.state, none, fleet.now))
 
 
 @tries(100)

@@ -28,7 +28,7 @@ from fleet_app.twin.record import (
 )
 from fleet_app.twin.run import Run, run
 from fleet_app.twin.saved import Standing, continued, standing
-from fleet_app.twin.work import Asked, Faults, Job, Scenario, Traffic
+from fleet_app.twin.work import Asked, Faults, Job, Known, Scenario, Traffic
 from fleet_app.twin.world import World
 from tests.builders import COMMITTED
 from tests.laws.effort import tries
@@ -80,6 +80,9 @@ def behaving(draw: st.DrawFn, one) -> Job:
         resume_s=draw(SECONDS),
         save_every_s=draw(st.sampled_from([None, 7.0, 100.0])),
         leaves=Spread(median_s=draw(SECONDS), sigma=draw(st.sampled_from([0.0, 0.5]))),
+        saves_s=draw(st.sampled_from([None, None, 0.0, 10.0])),
+        step_s=draw(st.sampled_from([0.0, 0.0, 3.0])),
+        known=draw(st.sampled_from([(), (), (Known(attempt=1, start_s=2.0, leaves_s=9.0, saves_s=4.0),)])),
         clings=draw(st.sampled_from([False, False, False, True])),
         fails=draw(st.sampled_from([False, False, True])),
     )
@@ -96,6 +99,7 @@ def loaded(draw: st.DrawFn, service, now: float) -> Traffic:
         busy=1.0,
         keeps_s=draw(st.sampled_from([0.0, 90.0])),
         start_s=Spread(median_s=draw(SECONDS)),
+        stops_s=draw(st.sampled_from([0.0, 0.0, 30.0])),
     )
 
 

@@ -150,6 +150,7 @@ def said_at(arbiter: Arbiter) -> float:
 
 
 def test_with_a_silent_arbiter_a_replica_takes_a_fence_of_somebody_else(serve: Serve, arbiter: Arbiter) -> None:
+    """I11."""
     other = arbiter.fence("other.Service", "one")
     arbiter.hold("two", "immediate", gpus=2)
     arbiter.grant(SERVICE, 0)

@@ -363,7 +363,7 @@ def test_a_node_that_stands_still_for_a_moment_changes_nothing_and_one_that_dies
 
 @pytest.mark.timeout(600)
 def test_serving_goes_on_without_an_arbiter_and_one_that_is_back_knows_what_was_started(fleet: Fleet) -> None:
-    """The last test of this fleet: its arbiter is another one afterwards."""
+    """I11. The last test of this fleet: its arbiter is another one afterwards."""
     eventually(lambda: fleet.service().get("grants", 0) - fleet.service().get("occupied", 0) >= 2, LIMIT_S)
     replicas: set[int] = set()
     failed: list[str] = []

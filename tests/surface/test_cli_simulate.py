@@ -85,10 +85,18 @@ def test_a_sweep_is_a_column_a_value(small: str, tmp_path: Path) -> None:
     assert "Money against late requests" in page.read_text()
 
 
+def test_a_run_that_is_kept_comes_to_the_same_and_leaves_no_file(small: str, tmp_path: Path) -> None:
+    asked = ("simulate", small, "--until", "12h", "--json")
+    plain, kept = fleet(*asked), fleet(*asked, "--keep", str(tmp_path / "kept"))
+    assert (kept.exit_code, kept.stdout) == (0, plain.stdout)
+    assert not (tmp_path / "kept").exists()
+
+
 WRONG = {
     "a sweep without values": (("--sweep", "headroom.immediate"), "is no key with values"),
     "a value without a key": (("--set", "3"), "is no key with a value"),
     "both at once": (("--sweep", "a=1", "--against", "x"), "compares two runs"),
+    "several runs in one file": (("--keep", "x", "--sweep", "a=1"), "keeps one run"),
     "no duration": (("--until", "12"), "is no duration"),
     "a key that no policy has": (("--set", "headroom.imediate=3"), "is not a known key"),
 }

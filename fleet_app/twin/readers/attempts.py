@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from fleet_app.arbiter.notes import Note, What
 
 ENDS = frozenset({What.REQUEUED, What.SUCCEEDED, What.FAILED, What.STOPPED})
-ASKS = frozenset({What.DRAINING, What.MOVING, What.STOPPING})
+ASKS = frozenset({What.DRAINING, What.STOPPING})
+"""Who is asked to move leaves at its next checkpoint, whenever that is: that tells nothing of how fast it leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

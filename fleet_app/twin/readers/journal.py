@@ -1,8 +1,10 @@
 """The fleet's own past, from its journal: nodes, workloads, bookings, and how many replicas its services wanted.
 
 A workload's work is how long its attempts ran until they had saved it and left, and all of it where one was cut short
-without that: the journal does not tell what had to be done again. What had not ended when the journal ends does not
-end in a run either. Nodes are those of the arbiter's last look, all of them sound: when each was away is not told.
+without that: the journal does not tell what had to be done again, nor how many members an elastic one had meanwhile.
+What had not ended when the journal ends does not end in a run either. Nodes are those of the arbiter's last look, all
+of them sound: when each was away is not told. Of who is there then and measured, the most that its GPUs ever computed
+stands for all of its time.
 """
 
 from __future__ import annotations
@@ -72,12 +74,15 @@ def past(path: Path, *, strict: bool = False) -> Past:
     everything: list[Found | Malformed | Aside] = [*wrong]
     everything += [*_jobs(reader, told, when), *_services(reader, told, when[0]), *_bookings(reader, told)]
     known: Reading[Found] = gathered((), lambda _: iter(everything), str(path), strict=strict)
+    used = {one.subject: one.sm_active_percent / 100.0 for one in snapshot.state.usage}
+    jobs = [replace(one, sm_active=used.get(one.workload.name)) for one in known.found if isinstance(one, Job)]
+    traffic = [one for one in known.found if isinstance(one, Traffic)]
     return Past(
         begins_at=when[0],
         ends_at=when[1],
         nodes=tuple(_sound(node) for node in snapshot.state.nodes),
-        jobs=_as_usual(sorted((one for one in known.found if isinstance(one, Job)), key=_order)),
-        traffic=tuple(one for one in known.found if isinstance(one, Traffic)),
+        jobs=_as_usual(sorted(jobs, key=_order)),
+        traffic=tuple(replace(one, sm_active=used.get(one.service.name)) for one in traffic),
         bookings=tuple(one for one in known.found if isinstance(one, Asked)),
         policies=sum(note.kind is What.POLICY for note in notes),
         reading=known,

@@ -145,6 +145,17 @@ def gantt(figures: Figures) -> Chart:
     return chart
 
 
+def returned(figures: Figures) -> Chart:
+    """Return how often GPUs that were asked back were free within so many seconds."""
+    seconds = _rounded(figures.given_back_curve)
+    line = _line("given back", seconds, range(1, len(seconds) + 1), "#be185d")
+    line |= {"fill": "tozeroy", "hovertemplate": "%{y:.0f} % within %{x:.0f} s<extra></extra>"}
+    chart = _chart([line], "% of the times", None)
+    chart["layout"]["xaxis"] = {"title": {"text": "seconds after they were asked back"}, "rangemode": "tozero"}
+    chart["layout"]["yaxis"]["range"] = [0, 103]
+    return chart
+
+
 def waits(figures: Figures) -> Chart:
     """Return how long workloads of each size waited."""
     sizes = [f"{one.size} GPUs" for one in figures.waits]

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Kind
 from fleet_app.twin.record import Cause
+from fleet_app.twin.report.effort import HOUR_S, EffortCount
 from fleet_app.twin.report.figures import ClassUse, Interrupted, Money, ServiceUse, TeamUse
 from fleet_app.twin.report.spread import spread
-
-HOUR_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -23,6 +22,9 @@ class Attempt:
     admitted_at: float | None = None
     started_at: float | None = None
     cut_by: Cause | None = None
+    sm_active: float | None = None
+    tflops: float | None = None
+    serving_share: float = 0.0
 
 
 @dataclass(slots=True)
@@ -41,8 +43,9 @@ class TeamCount:
     breaks: int = 0
     waits: list[float] = field(default_factory=list)
     still: int = 0
+    effort: EffortCount = field(default_factory=EffortCount)
 
-    def figures(self, name: str, price: float) -> TeamUse:
+    def figures(self, name: str, price: float, peak_tflops: float | None) -> TeamUse:
         """Return it in numbers."""
         return TeamUse(
             team=name,
@@ -60,6 +63,7 @@ class TeamCount:
             borrowed_money=self.borrowed / HOUR_S * price,
             waited=spread(self.waits),
             still_waiting=self.still,
+            effort=self.effort.figures(peak_tflops, price),
         )
 
 
@@ -75,8 +79,9 @@ class ClassCount:
     down: float = 0.0
     lent: float = 0.0
     stranded: list[float] = field(default_factory=list)
+    effort: EffortCount = field(default_factory=EffortCount)
 
-    def figures(self, kind: NodeClass) -> ClassUse:
+    def figures(self, kind: NodeClass, price: float, peak_tflops: float | None) -> ClassUse:
         """Return it in numbers."""
         return ClassUse(
             node_class=str(kind),
@@ -88,6 +93,7 @@ class ClassCount:
             down_gpu_h=self.down / HOUR_S,
             lent_gpu_h=self.lent / HOUR_S,
             stranded_share=sum(self.stranded) / len(self.stranded) if self.stranded else 0.0,
+            effort=self.effort.figures(peak_tflops, price),
         )
 
     def money(self, price: float, tax_gpu_s: float) -> Money:

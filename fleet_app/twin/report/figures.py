@@ -21,6 +21,46 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What held GPU-hours were used for (`effort` has the formulas).
+
+    Of those `measured`, GPUs computed in `used`. For those `counted`, useful FLOPs are known: 10^18 of them, what they
+    are of the peak, and what 10^18 cost. None where it is not known.
+    """
+
+    measured_gpu_h: float
+    used_gpu_h: float
+    counted_gpu_h: float
+    useful_exaflop: float
+    mfu: float | None
+    money_per_exaflop: float | None
+
+    @property
+    def known(self) -> bool:
+        """Return whether anything is."""
+        return self.measured_gpu_h > 0.0 or self.counted_gpu_h > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foresight:
+    """How good forecasts of growth within a start-up were, and whether what was kept free was enough, of so many looks.
+
+    `pinball_gpus` is the mean loss of the forecasts for their `quantile`, `covered_share` how often what was kept free
+    was enough; None without any. `kept`, `grew` and `short` are means, in GPUs.
+    """
+
+    looks: int
+    forecasts: int
+    quantile: float | None
+    pinball_gpus: float | None
+    covered_share: float | None
+    kept_gpus: float
+    grew_gpus: float
+    short_gpus: float
+    most_short_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClassUse:
     """The GPU-hours of one class of nodes; all but `lent` and `stranded` add up to `total`."""
 
@@ -34,6 +74,7 @@ class ClassUse:
     lent_gpu_h: float
     stranded_share: float
     """Of all of its GPUs, those that lay idle beside others in use: they form no whole node (F1)."""
+    effort: Effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +101,7 @@ class TeamUse:
     borrowed_money: float
     waited: Spread
     still_waiting: int
+    effort: Effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +221,14 @@ class Figures:
     interrupted: tuple[Interrupted, ...]
     given_back: Spread
     """From a notice to the moment at which the GPUs are free."""
+    given_back_curve: tuple[float, ...]
+    """Of the same, the seconds within which 1 %, 2 % ... 100 % were; empty without any."""
     ready_after_drain: Spread
     """From the moment at which a replica is wanted until it answers, where somebody had to leave for it."""
     ended: int
     failed: int
+    effort: Effort
+    foresight: Foresight
     tax_share: float
     """Of all lent GPU-hours, those that preemption cost."""
     money: Money

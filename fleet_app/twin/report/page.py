@@ -5,13 +5,14 @@ Written for who pays for the GPUs: what it came to first, in words and money; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from plotly import io as plotly_io
 from plotly.offline import get_plotlyjs
 
-from fleet_app.twin.report import charts
+from fleet_app.twin.report import cells, charts
+from fleet_app.twin.report.cells import Cells
 from fleet_app.twin.report.charts import Chart, amount_text
 from fleet_app.twin.report.closed import Closed
 from fleet_app.twin.report.compare import Row
@@ -33,23 +34,17 @@ th:first-child, td:first-child { text-align: left }
 @media print { .tile, h2 { break-inside: avoid } }
 """
 
-Cells = Sequence[str]
-
 
 def of_run(figures: Figures, about: str, estimate: Closed | None) -> str:
     """Return the page about one run."""
     return _page(figures.name, about, _run(figures, estimate))
 
 
-def of_two(before: Figures, after: Figures, rows: Iterable[Row]) -> str:
+def of_two(before: Figures, after: Figures, compared: Sequence[Row]) -> str:
     """Return the page about two runs: what changed and for whom, then each of them."""
-    head = ("What", "Whose", before.name, after.name, "Change")
-    cells = [
-        (row.what, row.whose or "fleet", _number(row, row.before), _number(row, row.after), _change(row))
-        for row in rows
-        if row.changed or not row.whose
-    ]
-    body = [_section("What changed, and for whom", "", _table(head, cells))]
+    names = (before.name, after.name)
+    said = f"<p>{escape(changed_in_words(compared, names))}</p>"
+    body = [said, _section("What changed, and for whom", "", _table(*cells.compared(compared, names)))]
     for figures in (before, after):
         body += [f"<h1>{escape(figures.name)}</h1>", *_run(figures, None)]
     return _page(f"{before.name} and {after.name}", "Two runs of the twin, side by side.", body)
@@ -75,7 +70,8 @@ def _run(figures: Figures, estimate: Closed | None) -> list[str]:
         f"<p>{escape(in_words(figures, estimate))}</p>",
         _section(
             "What became of the idle money",
-            f"GPUs that serving is guaranteed but does not use, at {money.price_per_gpu_hour:g} a GPU-hour.",
+            f"GPUs that serving is guaranteed but does not use, at {money.price_per_gpu_hour:g} a GPU-hour; all money "
+            "is in the currency of that price.",
             _drawn(charts.waterfall(figures)),
         ),
         _section("The fleet over time", "What every GPU did.", _drawn(charts.fleet(figures))),
@@ -86,6 +82,7 @@ def _run(figures: Figures, estimate: Closed | None) -> list[str]:
         ),
         _section("The queue", "GPUs that gangs and jobs waited for.", _drawn(charts.queue(figures))),
         _section("How long they waited", "Each time until nodes were given, by size.", _drawn(charts.waits(figures))),
+        *_returned(figures),
         _section(
             "Fragmentation",
             "Idle GPUs on nodes that others use in part: too few in one place for work that needs whole nodes.",
@@ -96,10 +93,65 @@ def _run(figures: Figures, estimate: Closed | None) -> list[str]:
             "Those that had the most GPU-hours; a bar is a time on nodes, a gap is a wait.",
             _drawn(charts.gantt(figures)),
         ),
-        _section("Teams", "In GPU-hours.", _teams(figures)),
-        _section("Services", "", _services(figures)),
+        _section(
+            "Teams",
+            "GPU-hours: own use, lent and unused add up to what is the team's own. The last column is money.",
+            _teams(figures),
+        ),
+        *([_section("Services", "", _services(figures))] if figures.services else []),
+        *_known(figures),
         *([_section("What else happened", "", _list(figures.notes))] if figures.notes else []),
     ]
+
+
+IN_WORDS = {
+    "lent and useful": "idle GPUs put to use are worth {} instead of {}",
+    "idle": "serving's GPUs worth {} instead of {} lie idle",
+    "GPUs short": "services lack {} instead of {}",
+    "asked to leave": "work is asked to leave {} times instead of {}",
+    "still wait": "{} workloads instead of {} wait at the end",
+}
+
+
+def changed_in_words(compared: Iterable[Row], names: tuple[str, str]) -> str:
+    """Return what another run comes to beside the first, in a sentence."""
+    parts = [
+        IN_WORDS[row.what].format(cells.number(row.after, row.unit), cells.number(row.before, row.unit))
+        for row in compared
+        if not row.whose and row.changed and row.what in IN_WORDS
+    ]
+    return f"{names[1]} beside {names[0]}: {'; '.join(parts) or 'nothing changed for the fleet as a whole'}."
+
+
+def _returned(figures: Figures) -> Iterator[str]:
+    if figures.given_back_curve:
+        note = "Of the times that GPUs were asked back, in how many they were free within so many seconds."
+        yield _section("How fast GPUs came back", note, _drawn(charts.returned(figures)))
+
+
+def _known(figures: Figures) -> Iterator[str]:
+    """Yield the tables of which there is anything to say."""
+    note = (
+        "GPU-hours; all but what was lent adds up. Draining was asked to leave, held was kept for somebody, stranded "
+        "lay idle beside others in use."
+    )
+    yield _section("Classes of nodes", note, _table(*cells.classes(figures)))
+    yield _section("Waits in numbers", "Each time until nodes were given.", _table(*cells.waits(figures)))
+    if figures.interrupted:
+        note = "GPU-hours that were worked for nothing, went into leaving, and into starting again."
+        yield _section("Attempts cut short", note, _table(*cells.interrupted(figures)))
+    if figures.foresight.looks:
+        note = (
+            "Every few minutes somebody looked ahead: how many GPUs were kept free, how many more were then wanted, "
+            "and how often there were enough. The loss is the forecast's error; the smaller, the better."
+        )
+        yield _section("Demand foreseen", note, _table(*cells.foresight(figures)))
+    if figures.effort.known:
+        note = (
+            "Of the hours that are measured, how much GPUs computed; of those whose model's FLOPs are stated, how much "
+            "of the peak came of them (MFU), and what 10^18 useful FLOPs cost."
+        )
+        yield _section("What the hours were used for", note, _table(*cells.effort(figures)))
 
 
 def in_words(figures: Figures, estimate: Closed | None) -> str:
@@ -107,7 +159,7 @@ def in_words(figures: Figures, estimate: Closed | None) -> str:
     money, lent = figures.money, figures.money.lent + figures.money.tax
     back = f"taking it back cost {money.tax:,.0f} of it ({_share(money.tax, lent)})"
     said = [
-        f"In {figures.lasted_s / 86_400:.0f} days, serving left GPUs worth {money.idle_unlent:,.0f} unused.",
+        f"In {_long(figures.lasted_s)}, serving left GPUs worth {money.idle_unlent:,.0f} unused.",
         f"{lent:,.0f} of that was lent to work that yields ({_share(lent, money.idle_unlent)}); {back}.",
         f"{money.held:,.0f} was kept ready for replicas, and {money.idle:,.0f} lay idle.",
     ]
@@ -121,11 +173,15 @@ def in_words(figures: Figures, estimate: Closed | None) -> str:
     return " ".join(said)
 
 
+def _long(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f} days" if seconds >= 2 * 86_400 else f"{seconds / 3600:.1f} hours"
+
+
 def _tiles(figures: Figures) -> str:
     money, requests = figures.money, sum(one.requests for one in figures.services)
     late = sum(one.late for one in figures.services)
     tiles = [
-        (amount_text(money.lent), "made of idle GPUs"),
+        (amount_text(money.lent), "worth of idle GPUs put to use (money)"),
         (f"{figures.tax_share:.1%}", "of lent time lost to preemption"),
         (f"{late / requests:.3%}" if requests else "-", "of requests too late"),
         (f"{figures.given_back.longest_s:.0f} s", "longest until GPUs were back"),
@@ -136,12 +192,24 @@ def _tiles(figures: Figures) -> str:
 
 
 def _teams(figures: Figures) -> str:
-    head = ("Team", "Nominal", "Own use", "Lent", "Unused", "Borrowed", "Useful work", "Lost", "Worth of its use")
+    head = (
+        "Team",
+        "Nominal",
+        "Own use",
+        "Lent",
+        "Unused",
+        "Borrowed",
+        "Useful work",
+        "Lost",
+        "Asked to leave",
+        "Worth",
+    )
     rows = [
         (
             one.team,
             *(f"{part:,.0f}" for part in (one.nominal_gpu_h, one.own_gpu_h, one.lent_gpu_h, one.unused_gpu_h)),
             *(f"{part:,.0f}" for part in (one.borrowed_gpu_h, one.useful_gpu_h, one.lost_gpu_h)),
+            f"{one.asked:,} times",
             f"{one.own_money + one.borrowed_money:,.0f}",
         )
         for one in figures.teams
@@ -205,16 +273,6 @@ def _list(items: Iterable[str]) -> str:
 
 def _share(part: float, whole: float) -> str:
     return f"{part / whole:.1%}" if whole else "none"
-
-
-def _number(row: Row, value: float) -> str:
-    if row.unit == "share":
-        return f"{value:.4%}"
-    return f"{value:,.0f}" + ("" if row.unit == "money" else f" {row.unit}")
-
-
-def _change(row: Row) -> str:
-    return f"{(row.after - row.before) / row.before:+.1%}" if row.before else f"{row.after - row.before:+,.0f}"
 
 
 def _page(title: str, about: str, body: Iterable[str]) -> str:

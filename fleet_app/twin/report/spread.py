@@ -20,6 +20,12 @@ def spread(seconds: Iterable[float]) -> Spread:
     )
 
 
+def curve(seconds: Iterable[float]) -> tuple[float, ...]:
+    """Return the durations that 1 %, 2 % ... 100 % do not exceed; nothing where there is none."""
+    ordered = sorted(seconds)
+    return tuple(at_rank(ordered, percent) for percent in range(1, 101)) if ordered else ()
+
+
 def at_rank(ordered: list[float], percent: int) -> float:
     """Return the smallest value that at least so many per cent do not exceed."""
     if not ordered:

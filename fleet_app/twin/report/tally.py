@@ -6,8 +6,8 @@ Knows records. Does not know how figures are shown, nor the engine beyond the na
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
 from fleet_app.engine.values import NodeClass
@@ -18,7 +18,9 @@ from fleet_app.twin.record import (
     Cause,
     ClassSpan,
     Crossed,
+    Demanded,
     Ended,
+    Foreseen,
     Left,
     NodeLost,
     Noticed,
@@ -34,9 +36,12 @@ from fleet_app.twin.record import (
     Waiting,
 )
 from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, TeamCount
+from fleet_app.twin.report.effort import EffortCount, Held
 from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
+from fleet_app.twin.report.foresight import ForesightCount
 from fleet_app.twin.report.moments import label, moment, size_of
-from fleet_app.twin.report.spread import spread
+from fleet_app.twin.report.spread import curve, spread
+from fleet_app.twin.report.told import Told
 
 SETTLES_S = 1800.0
 """A run begins with an empty fleet: what requests and replicas meet before this, or its tenth part, does not count."""
@@ -49,7 +54,8 @@ PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
 class About:
     """What records do not say: the run's name, when it began, how long it was, its GPUs, its price, whose services are.
 
-    A service is a team's by its name. Figures count moments from the beginning.
+    A service is a team's by its name. Of some, the part of the time in which its GPUs compute and the 10^12 FLOPs of a
+    request are known. Figures count moments from the beginning.
     """
 
     name: str
@@ -58,6 +64,9 @@ class About:
     price_per_gpu_hour: float
     team_of_service: Mapping[str, str]
     began_at: float = 0.0
+    class_of_node: Mapping[str, NodeClass] = field(default_factory=dict)
+    effort_of_service: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    peak_tflops: float | None = None
 
 
 class Tally:
@@ -82,6 +91,8 @@ class Tally:
         self._moments: list[Moment] = []
         self._bars: defaultdict[str, list[Bar]] = defaultdict(list)
         self._happened: Counter[str] = Counter()
+        self._effort = EffortCount()
+        self._foresight = ForesightCount()
 
     @singledispatchmethod
     def tell(self, record: Record) -> None:
@@ -91,12 +102,15 @@ class Tally:
 
     @tell.register
     def _(self, one: Submitted) -> None:
-        self._here[one.workload] = Attempt(team=one.team, kind=one.kind, gpus=one.gpus)
+        self._here[one.workload] = Attempt(
+            team=one.team, kind=one.kind, gpus=one.gpus, sm_active=one.sm_active, tflops=one.tflops
+        )
 
     @tell.register
     def _(self, one: Admitted) -> None:
         here = self._here[one.workload]
         here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
+        here.serving_share = self._on_serving(one.nodes)
         self._waits[size_of(one.gpus)].append(one.waited_s)
         self._teams[here.team].waits.append(one.waited_s)
 
@@ -160,8 +174,26 @@ class Tally:
             self._tax_gpu_s += lost + leaving + restarting
 
     def _worked(self, here: Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
-        if here.started_at is not None:
-            self._teams[here.team].useful += max(0.0, (at - here.started_at) * here.gpus - lost_gpu_s)
+        if here.admitted_at is None:
+            return
+        ran = 0.0 if here.started_at is None else (at - here.started_at) * here.gpus
+        held = Held(held=(at - here.admitted_at) * here.gpus, ran=ran, useful=max(0.0, ran - lost_gpu_s))
+        self._teams[here.team].useful += held.useful
+        if here.sm_active is not None or here.tflops is not None:
+            share = here.serving_share
+            self._put(here.team, held, lambda count, part: count.work(part, here.sm_active, here.tflops), share)
+
+    def _put(self, team: str, held: Held, count: Callable[[EffortCount, Held], None], serving: float) -> None:
+        """Count what somebody did with GPUs, for the fleet, the team, and each class as far as they were of it."""
+        count(self._effort, held)
+        count(self._teams[team].effort, held)
+        for kind, share in ((NodeClass.SERVING, serving), (NodeClass.TRAINING, 1.0 - serving)):
+            if share:
+                count(self._classes[kind].effort, held.times(share))
+
+    def _on_serving(self, nodes: tuple[str, ...]) -> float:
+        classes = self._about.class_of_node
+        return sum(classes.get(name) is NodeClass.SERVING for name in nodes) / len(nodes) if nodes else 0.0
 
     def _bar(self, name: str, here: Attempt, at: float, ended: str) -> None:
         if here.admitted_at is None:
@@ -204,6 +236,21 @@ class Tally:
         service.late += one.late
         service.short_gpu_s += max(0, one.wanted - one.granted) * one.replica_gpus * seconds
         service.overdue_gpu_s += one.overdue_s * one.replica_gpus
+        known = self._about.effort_of_service.get(one.service)
+        if known is not None:
+            sm_active, tflop = known[0], None if known[1] is None else known[1] * one.requests
+            gpus = one.replica_gpus * seconds
+            held = Held(held=one.granted * gpus, ran=one.ready * gpus, useful=one.ready * gpus)
+            team = self._about.team_of_service.get(one.service, "")
+            self._put(team, held, lambda count, part: count.served(part, sm_active, tflop), 1.0)
+
+    @tell.register
+    def _(self, one: Demanded) -> None:
+        self._foresight.demanded(one)
+
+    @tell.register
+    def _(self, one: Foreseen) -> None:
+        self._foresight.foreseen(one)
 
     @tell.register
     def _(self, one: NodeLost) -> None:
@@ -249,6 +296,45 @@ class Tally:
             self._moments.append(moment(self._spans, one, self._about.began_at))
         self._spans = []
 
+    # What was told, to go on from another day.
+
+    @property
+    def so_far(self) -> Told:
+        """Return what has been told so far."""
+        return Told(
+            here=self._here,
+            teams=dict(self._teams),
+            classes=self._classes,
+            services=dict(self._services),
+            waits=dict(self._waits),
+            still=dict(self._still),
+            cuts=dict(self._cuts),
+            tax_gpu_s=self._tax_gpu_s,
+            given_back=self._given_back,
+            after_drain=self._after_drain,
+            outcomes=dict(self._outcomes),
+            spans=self._spans,
+            moments=self._moments,
+            bars=dict(self._bars),
+            happened=dict(self._happened),
+            effort=self._effort,
+            foresight=self._foresight,
+        )
+
+    def go_on(self, told: Told) -> None:
+        """Go on from what was told before."""
+        self._here, self._classes = dict(told.here), dict(told.classes)
+        self._teams = defaultdict(TeamCount, told.teams)
+        self._services = defaultdict(ServiceCount, told.services)
+        self._waits = defaultdict(list, told.waits)
+        self._cuts = defaultdict(Cut, told.cuts)
+        self._bars = defaultdict(list, told.bars)
+        self._still, self._outcomes = Counter(told.still), Counter(told.outcomes)
+        self._happened, self._tax_gpu_s = Counter(told.happened), told.tax_gpu_s
+        self._given_back, self._after_drain = list(told.given_back), list(told.after_drain)
+        self._spans, self._moments = list(told.spans), list(told.moments)
+        self._effort, self._foresight = told.effort, told.foresight
+
     # What it comes to.
 
     def figures(self) -> Figures:
@@ -263,8 +349,8 @@ class Tally:
             name=about.name,
             lasted_s=about.lasted_s,
             gpus=about.gpus,
-            classes=tuple(one.figures(kind) for kind, one in self._classes.items()),
-            teams=tuple(self._teams[name].figures(name, price) for name in sorted(self._teams)),
+            classes=tuple(one.figures(kind, price, about.peak_tflops) for kind, one in self._classes.items()),
+            teams=tuple(self._teams[name].figures(name, price, about.peak_tflops) for name in sorted(self._teams)),
             services=tuple(
                 one.figures(name, about.team_of_service.get(name, "")) for name, one in sorted(self._services.items())
             ),
@@ -274,9 +360,12 @@ class Tally:
             ),
             interrupted=tuple(self._cuts[cause].figures(cause) for cause in sorted(self._cuts)),
             given_back=spread(self._given_back),
+            given_back_curve=curve(self._given_back),
             ready_after_drain=spread(self._after_drain),
             ended=self._outcomes.total(),
             failed=self._outcomes[Outcome.FAILED],
+            effort=self._effort.figures(about.peak_tflops, price),
+            foresight=self._foresight.figures(),
             tax_share=self._tax_gpu_s / serving.lent if serving.lent else 0.0,
             money=serving.money(price, self._tax_gpu_s),
             moments=tuple(self._moments),

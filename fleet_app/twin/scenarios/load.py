@@ -49,6 +49,7 @@ class Loaded:
     scenario: Scenario
     lasts_s: float
     estimate: Estimate | None
+    peak_tflops: float | None = None
     read: tuple[str, ...] = ()
 
 
@@ -83,6 +84,7 @@ def load(
         scenario=scenario,
         lasts_s=lasts_s,
         estimate=file.estimate,
+        peak_tflops=file.fleet.machine.peak_tflops,
         read=inputs.sentences(),
     )
 
@@ -219,6 +221,8 @@ def _traffic(demand: Demand, value: int, points: Points) -> Traffic:
         keeps_s=demand.keeps,
         start_s=spread(demand.start),
         stops_s=demand.stops,
+        sm_active=demand.sm_active,
+        tflop_a_request=demand.tflop_a_request,
         objective_s=demand.objective,
     )
 

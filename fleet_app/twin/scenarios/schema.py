@@ -25,16 +25,18 @@ from fleet_app.twin.scenarios.sources import Azure, History
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Rate = Annotated[float, Field(gt=0.0, le=1_000_000.0)]
 Sigma = Annotated[float, Field(ge=0.0, le=3.0)]
 
 
 class Machine(Section):
-    """What every node has."""
+    """What every node has; `peak_tflops` is what one of its GPUs can compute at most, in 10^12 FLOPs a second."""
 
     gpus: PositiveGpus = 8
     cpus: MilliCpus = 192_000
     memory: Mebibytes = 2 * 1024 * 1024
     accelerator: str = "H100"
+    peak_tflops: Rate | None = None
 
 
 class Machines(Section):
@@ -104,7 +106,8 @@ class Demand(Section):
     """One service: how many GPUs its traffic needs over time, and how its replicas behave.
 
     A replica answers `requests_per_s` at most; as many are wanted as keep `busy` of that busy. One that is to end has
-    its GPUs for `stops` more.
+    its GPUs for `stops` more. Its GPUs compute for `sm_active` of the time, a request takes `tflop_a_request` 10^12
+    useful FLOPs, where that is known.
     """
 
     name: Name
@@ -121,12 +124,16 @@ class Demand(Section):
     start: Lasting = Lasting()
     stops: Seconds = 0.0
     objective: PositiveSeconds = 0.8
+    sm_active: Share | None = None
+    tflop_a_request: Rate | None = None
 
 
 class Manners(Section):
     """How a job behaves: how long it takes to start, how often it saves, how it leaves; a share of them clings.
 
     After a notice it works on for `saves`, until it leaves where that is not said; it saves whole steps of `step`.
+    While it runs, each of its GPUs computes for `sm_active` of the time, and does `model_tflops` 10^12 FLOPs a second
+    of its model's own, where that is known.
     """
 
     start: Seconds = 0.0
@@ -136,6 +143,8 @@ class Manners(Section):
     leaves: Lasting = Lasting()
     clings: Share = 0.0
     movable: bool = False
+    sm_active: Share | None = None
+    model_tflops: Rate | None = None
 
 
 class Shape(Section):

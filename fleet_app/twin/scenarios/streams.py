@@ -107,6 +107,8 @@ def _job(work: Work, one: Workload, run_s: float, chance: Chance) -> Job:
         leaves=spread(manners.leaves),
         saves_s=manners.saves,
         step_s=manners.step,
+        sm_active=manners.sm_active,
+        tflops=manners.model_tflops,
         clings=manners.clings > 0.0 and chance.of("clings", one.name).random() < manners.clings,
     )
 

@@ -37,7 +37,7 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "n3": {"fleet/class": "training", "fleet/spine": "s1", "fleet/leaf": "l2"},
 }
 GPUS = "8"
-READY_WITHIN_S = 120
+READY_WITHIN_S = 300
 
 
 @contextlib.contextmanager

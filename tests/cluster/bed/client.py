@@ -31,7 +31,7 @@ class Cluster:
     image: str | None = None
     next_image: str | None = None
 
-    def kubectl(self, *words: str, stdin: str = "", within_s: float = 60) -> str:
+    def kubectl(self, *words: str, stdin: str = "", within_s: float = 120) -> str:
         """Run kubectl and return its output. Raises CommandError with what it complains of."""
         return self._run([str(tool("kubectl")), *words], stdin, within_s)
 
@@ -53,7 +53,7 @@ class Cluster:
                 except subprocess.TimeoutExpired:
                     running.kill()
 
-    def helm(self, *words: str, within_s: float = 300) -> str:
+    def helm(self, *words: str, within_s: float = 900) -> str:
         """Run helm and return its output. Raises CommandError with what it complains of."""
         return self._run([str(tool("helm")), *words], "", within_s)
 
@@ -67,11 +67,11 @@ class Cluster:
         """Return what `kubectl get` finds, as JSON."""
         return json.loads(self.kubectl("get", "--output=json", *words))
 
-    def wait_until(self, holds: Callable[[], object], what: str, within_s: float = 60, every_s: float = 0.5) -> None:
+    def wait_until(self, holds: Callable[[], object], what: str, within_s: float = 180, every_s: float = 0.5) -> None:
         """Wait until something holds; that the asking fails is no answer. Raises AssertionError when time is up."""
         self.wait_for(holds, what, within_s, every_s)
 
-    def wait_for(self, ask: Callable[[], T], what: str, within_s: float = 60, every_s: float = 0.5) -> T:
+    def wait_for(self, ask: Callable[[], T], what: str, within_s: float = 180, every_s: float = 0.5) -> T:
         """Wait until an answer is true, and return it. Raises AssertionError when time is up."""
         deadline = time.monotonic() + within_s
         last: object = None

@@ -17,7 +17,7 @@ PODS = "10.244.0.0/16"
 CONTAINERD = "/run/containerd/containerd.sock"
 PAUSE = "localhost/pause:1"
 CNI = "/usr/lib/cni"  # where Debian's package puts the plugins
-IMPORT_WITHIN_S = 300
+IMPORT_WITHIN_S = 600
 
 
 def run_containerd(programs: Programs, place: Place, folder: Path) -> None:

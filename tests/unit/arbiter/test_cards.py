@@ -104,6 +104,12 @@ def test_what_is_ours_is_not_what_others_use() -> None:
     assert [card.foreign for card in cards_of(Cards(FleetState()), look(seen, ours))] == [(), ()]
 
 
+def test_what_serve_made_for_nobody_that_is_known_is_what_others_use() -> None:
+    seen, one = view(CUT, {"mig-1g.10gb": 13}), part(profile="1g.10gb")
+    theirs = replace(group("serve:SERVE_REPLICA::a#B#1", one), replica="SERVE_REPLICA::a#B#1", service="a.B")
+    assert [card.foreign for card in cards_of(Cards(FleetState()), look(seen, theirs))] == [(one,), (one,)]
+
+
 def test_as_many_whole_cards_are_busy_as_gpus_are_used() -> None:
     seen = replace(view({"shared": 30_000}, gpus=3), available=Shape(gpus=1))
     found = cards_of(Cards(FleetState()), look(seen), rules=Slicing(repartition=True))

@@ -8,9 +8,10 @@ import pytest
 
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason, Shrink
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
-from tests.builders import backfill, gang, node, policy, service, sliced, state, team
+from fleet_app.engine.values import Condition
+from tests.builders import backfill, gang, node, policy, service, shape, sliced, state, team
 
 
 def capped(of: Quota, **caps: int) -> Quota:
@@ -27,6 +28,7 @@ def rules(**caps: int) -> Policy:
 
 H100 = [node(f"h{number}", accelerator="H100") for number in range(4)]
 A100 = [node("a0", accelerator="A100")]
+PARTS = {"learner": (1, shape(8)), "actors": (1, shape(cpus=8))}
 
 
 def placed(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -76,6 +78,48 @@ CASES: dict[str, tuple[list[object], Policy, dict[str, tuple[str, ...]]]] = {
         [*H100, gang("large", nodes=3, submitted_at=1.0), gang("small", submitted_at=2.0)],
         rules(h100=16),
         {"small": ("h0",)},
+    ),
+    "what yields may have meanwhile what is kept for a gang": (
+        [*H100, gang("old", on=("h0",)), gang("large", nodes=2, submitted_at=1.0), backfill("b", submitted_at=2.0)],
+        rules(h100=16),
+        {"b": ("h1",)},
+    ),
+    "who waits for it keeps its team's nominal as well": (
+        [
+            *H100,
+            *A100,
+            gang("old", on=("h0",)),
+            gang("large", nodes=2, submitted_at=1.0),
+            gang("small", gpus=4, submitted_at=2.0, accelerator="A100"),
+        ],
+        policy(team("org", nominal=64, parent=None), capped(team("research", nominal=24), h100=16)),
+        {},
+    ),
+    "who waits for nodes keeps its number as well": (
+        [
+            *H100[:3],
+            gang("other", on=("h0",), team="vision"),
+            gang("wide", nodes=3, submitted_at=1.0),
+            gang("b", submitted_at=2.0),
+        ],
+        rules(h100=24),
+        {},
+    ),
+    "bundles without GPUs go to nodes of any accelerator": (
+        [node("h0", accelerator="H100"), node("a0", accelerator="A100"), gang("a", groups=PARTS)],
+        rules(h100=0),
+        {"a": ("a0", "h0")},
+    ),
+    "an elastic gang has as many members as it finds room for under its number": (
+        [
+            *H100[:2],
+            *A100,
+            node("a1", accelerator="A100"),
+            gang("firm", on=("a1",), team="vision"),
+            gang("a", nodes=2, minimum=1),
+        ],
+        rules(h100=8),
+        {"a": ("a0",)},
     ),
     "another team is not limited": (
         [*H100, gang("a", nodes=3, team="vision")],
@@ -191,6 +235,57 @@ def test_nobody_is_asked_where_there_would_be_no_room_afterwards() -> None:
     firm = gang("firm", gpus=4, on=("h1",), team="vision")
     parts = [*there, backfill("own", gpus=4, on=("h0",)), firm, gang("a", gpus=8)]
     assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
+
+
+def test_an_accelerator_that_could_never_hold_it_does_not_hide_the_cap() -> None:
+    parts = [*H100, *A100, backfill("own", gpus=8, on=("h0",)), gang("a", nodes=2)]
+    assert drained(decide(state(*parts), rules(h100=16), 100.0)) == ["own"]
+
+
+def test_where_one_accelerator_is_full_for_good_who_is_in_the_way_of_the_other_leaves() -> None:
+    parts = [*H100, *A100, gang("firm", on=("a0",), team="vision"), backfill("own", gpus=8, on=("h0",)), gang("a")]
+    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == ["own"]
+
+
+def test_what_may_come_back_is_not_hopeless() -> None:
+    """O3: the node of the accelerator that it may have is only kept out."""
+    away = replace(A100[0], condition=Condition.CORDONED)
+    wait = decide(state(*H100, away, gang("a")), rules(h100=4), 100.0).wait_of("a")
+    assert wait is not None
+    assert wait.reason is Reason.NO_ROOM
+
+
+def test_nobody_leaves_for_room_whom_the_cap_would_spare() -> None:
+    """R4: who has to leave for the cap makes the room as well."""
+    there = [node("h0", gpus=8, accelerator="H100")]
+    parts = [
+        *there,
+        backfill("cheap", gpus=4, on=("h0",), started_at=99.0, team="vision"),
+        backfill("own", gpus=4, on=("h0",), started_at=0.0),
+        gang("a", gpus=4),
+    ]
+    assert drained(decide(state(*parts), rules(h100=4), 100.0)) == ["own"]
+
+
+def test_members_leave_before_what_they_are_members_of() -> None:
+    """R8."""
+    elastic = backfill("own", gpus=8, on=("h0", "h1"), minimum=1)
+    plan = decide(state(*H100, elastic, gang("a")), rules(h100=16), 100.0)
+    assert [(one.workload, one.nodes) for one in plan.actions if isinstance(one, Shrink)] == [("own", ("h0",))]
+    whole = decide(state(*H100, elastic, gang("a", nodes=2)), rules(h100=16), 100.0)
+    assert drained(whole) == ["own"]
+
+
+def test_for_a_replica_its_teams_backfill_leaves_where_only_the_cap_is_in_the_way() -> None:
+    """I3."""
+    serving = [node("s0", accelerator="H100", serving=True), *H100]
+    chat = service("chat", gpus=4, wanted=1, team="research")
+    parts = [*serving, chat, backfill("own", gpus=8, on=("h0",)), backfill("other", gpus=8, on=("h1",), team="vision")]
+    plan = decide(state(*parts), rules(h100=8), 100.0)
+    assert drained(plan) == ["own"]
+    wait = plan.wait_of("chat")
+    assert wait is not None
+    assert wait.reason is Reason.DRAIN_UNDER_WAY
 
 
 def test_what_yields_asks_nobody() -> None:

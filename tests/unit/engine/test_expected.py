@@ -10,10 +10,10 @@ from fleet_app.engine.calendar import Booking
 from fleet_app.engine.expected import Expected, expected
 from fleet_app.engine.explain import explain
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.policy import Pulls, Slicing, Source
+from fleet_app.engine.policy import FlavorQuota, Pulls, Slicing, Source
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, booking, cards, gang, node, nodes, policy, service, sliced, state, team
+from tests.builders import backfill, booking, cards, gang, node, nodes, policy, service, shape, sliced, state, team
 from tests.strategies import IMAGE
 
 NOW = 1000.0
@@ -129,10 +129,75 @@ def test_estimate(parts: Parts, want: str) -> None:
     assert found.sentence(NOW) == want
 
 
+S = nodes(1, prefix="s", serving=True)
+FULL = service("other", gpus=8, on=["s1"], wanted=1, team="vision")
+
+REPLICAS: dict[str, tuple[Parts, str]] = {
+    "when who leaves for it has left": (
+        [*S, backfill("lent", gpus=8, on=["s1"], grace_s=60.0), service("chat", gpus=8, wanted=1)],
+        f"in about 1 min, when lent has left{LEFT}",
+    ),
+    "when its team's nominal comes free": (
+        [*S, *nodes(1), replace(A, team="serving"), service("chat", gpus=8, wanted=1)],
+        f"in about 5 min 20 s, when a has left{LEFT}",
+    ),
+    "of several the next that finds no place now": (
+        [
+            *S,
+            node("s2", serving=True),
+            replace(A, team="serving", shape=shape(4), nodes=("n1",)),
+            *nodes(1),
+            service("chat", gpus=4, wanted=2),
+        ],
+        f"in about 5 min 20 s, when a has left{LEFT}",
+    ),
+    "not where its team's nominal is used without an end": (
+        [*S, *nodes(1), replace(FIRM, team="serving"), service("chat", gpus=8, wanted=1)],
+        "unknown, because firm has no declared end",
+    ),
+    "nor where other replicas have its nodes": (
+        [*S, FULL, service("chat", gpus=8, wanted=1)],
+        "unknown, because other has no declared end",
+    ),
+    "nor where its own have all of its team's nominal": (
+        [*S, node("s2", serving=True), service("chat", gpus=8, on=["s1"], wanted=2)],
+        "unknown, because its own replicas have all that there is for it",
+    ),
+    "nor where a node is simply missing": (
+        [*nodes(2), service("chat", gpus=8, wanted=1)],
+        "unknown, because nothing that is known to end would make room",
+    ),
+    "not by who yields to it anyway": (
+        [*S, backfill("lent", gpus=8, on=["s1"]), FULL, service("chat", gpus=8, wanted=1)],
+        "unknown, because other has no declared end",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "want"), REPLICAS.values(), ids=REPLICAS)
+def test_estimate_of_a_replica(parts: Parts, want: str) -> None:
+    found = explain(state(*parts), RULES, NOW, "chat").expected
+    assert found is not None
+    assert found.sentence(NOW) == want
+
+
+def test_who_has_what_a_cap_counts_is_named_and_nobody_else() -> None:
+    """V9."""
+    own = FlavorQuota(flavor="h100-whole", nominal=8)
+    rules = policy(replace(team("research", nominal=32), flavors=(own,)), team("vision", nominal=32))
+    there = [node(f"h{number}", accelerator="H100") for number in range(3)]
+    parts = [gang("own", on=["h0"]), gang("old", on=["a0"]), gang("other", on=["h1"], team="vision")]
+    waits = [*there, node("a0", accelerator="A100"), *parts, gang("x", accelerator="H100")]
+    found = explain(state(*waits), rules, NOW, "x").expected
+    assert found == Expected(because="own has no declared end")
+
+
 NONE: dict[str, Parts] = {
     "what no wait will start": [*nodes(1), X],
     "what is about to start": [*nodes(2), X],
     "what runs": [*nodes(1), gang("x", on=["n1"])],
+    "a service that has what it wants": [*S, service("x", gpus=8, on=["s1"], wanted=1)],
+    "a service of a team that is in no policy": [*S, service("x", gpus=8, wanted=1, team="nobody")],
 }
 
 

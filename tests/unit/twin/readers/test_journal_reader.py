@@ -9,7 +9,7 @@ import pytest
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.journal import Journal, Snapshot
-from fleet_app.arbiter.notes import What
+from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Job, Record
 from fleet_app.engine.errors import RequestError
@@ -17,9 +17,10 @@ from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
+from fleet_app.twin.readers.attempts import attempts
 from fleet_app.twin.readers.journal import FORGOTTEN, NOBODYS, UNSTARTED, past, wanted
 from fleet_app.twin.work import Known
-from tests.builders import gang, node, shape
+from tests.builders import gang, node, shape, used
 
 ENDED = {"a": Phase.SUCCEEDED, "b": Phase.FAILED, "c": Phase.RUNNING, "d": Phase.STOPPED, "e": Phase.QUEUED}
 
@@ -59,7 +60,8 @@ def path(tmp_path):
     for minute, gpus in ((1, 4), (2, 4), (3, 6)):
         book.wanted.put(f"{minute:012d}", gpus)
     kept = Journal(tmp_path / "journal.db")
-    state = FleetState(nodes=(node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1))))
+    nodes = (node("n1"), node("n2", condition=Condition.DOWN, foreign=shape(1)))
+    state = FleetState(nodes=nodes, usage=(used("c", 70), used("chat", 40)))
     kept.commit(book, Snapshot(at=160.0, state=state, plan=Plan()))
     kept.close()
     return tmp_path / "journal.db"
@@ -124,6 +126,12 @@ def test_a_service_wants_what_it_wanted_when_it_did(path):
     assert (one.start_s.median_s, one.stops_s, one.objective_s) == (2.0, 4.0, None)
 
 
+def test_who_is_measured_at_the_end_computes_as_much_all_the_time(path):
+    known = past(path)
+    assert {one.workload.name: one.sm_active for one in known.jobs} == {"a": None, "b": None, "c": 0.7, "e": None}
+    assert [one.sm_active for one in known.traffic] == [0.4]
+
+
 def test_changes_of_the_policy_are_counted(path):
     assert past(path).policies == 1
 
@@ -158,3 +166,33 @@ def test_a_journal_without_a_decision_is_said(tmp_path):
     Journal(tmp_path / "journal.db").close()
     with pytest.raises(RequestError, match="tells of no decision"):
         past(tmp_path / "journal.db")
+
+
+def note(at: float, kind: What, **detail: object) -> Note:
+    return Note(at=at, kind=kind, subject="x", detail={"attempt": 1, **detail})
+
+
+ATTEMPTS = {
+    "one that never got its room is none": ([note(1.0, What.ADMITTED), note(9.0, What.WITHDRAWN)], []),
+    "one that was killed has not saved": (
+        [note(1.0, What.ADMITTED), note(3.0, What.STARTED), note(5.0, What.DRAINING), note(9.0, What.REQUEUED)],
+        [(2.0, 4.0, None, 6.0)],
+    ),
+    "one that goes on works until now": (
+        [note(1.0, What.ADMITTED), note(3.0, What.STARTED)],
+        [(2.0, None, None, 97.0)],
+    ),
+    "one that was asked to move left when it liked": (
+        [note(0.0, What.STARTED), note(5.0, What.MOVING), note(50.0, What.ACKNOWLEDGED), note(52.0, What.REQUEUED)],
+        [(0.0, None, None, 50.0)],
+    ),
+    "one that was killed before it began did not work": (
+        [note(1.0, What.ADMITTED), note(2.0, What.DRAINING), note(3.0, What.REQUEUED)],
+        [(None, 1.0, None, 0.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("notes", "want"), ATTEMPTS.values(), ids=ATTEMPTS)
+def test_attempts(notes, want):
+    assert [(one.start_s, one.leaves_s, one.saves_s, one.worked_s(100.0)) for one in attempts(notes)] == want

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_app.twin.report import charts, page
-from fleet_app.twin.report.compare import compare
+from fleet_app.twin.report import cells, charts, page
+from fleet_app.twin.report.compare import Row, compare
 from tests.builders import gang, node, policy
 from tests.twins import job, scenario
 from tests.unit.twin.report.test_tally import drained, figures, lending
@@ -22,8 +22,8 @@ def outside(text: str) -> list[str]:
 def test_a_page_needs_nothing_else_and_shows_every_chart():
     text = page.of_run(drained(), "an hour", None)
     assert outside(text) == []
-    assert text.count('class="plotly-graph-div"') == 7
-    assert "In 0 days" in text
+    assert text.count('class="plotly-graph-div"') == 8
+    assert "In 1.0 hours" in text
 
 
 def test_names_of_others_are_text_on_a_page():
@@ -35,7 +35,7 @@ def test_names_of_others_are_text_on_a_page():
 def test_two_runs_are_compared_and_both_shown():
     before, after = replace(drained(), name="old"), replace(lending(), name="new")
     text = page.of_two(before, after, compare(before, after))
-    assert text.count('class="plotly-graph-div"') == 14
+    assert text.count('class="plotly-graph-div"') == 15
     assert "What changed, and for whom" in text
 
 
@@ -73,3 +73,44 @@ def test_who_got_no_nodes_in_one_run_still_waits_there_and_is_not_said_to_have_w
     )
     rows = {row.what: (row.before, row.after) for row in compare(before, after) if row.whose == "9-32 GPUs"}
     assert rows == {"still wait": (0, 1)}
+
+
+def test_what_changed_is_said_in_words():
+    rows = compare(drained(), lending())
+    said = page.changed_in_words(rows, ("old", "new"))
+    assert said.startswith("new beside old: ")
+    assert "work is asked to leave 0 times instead of 1" in said
+
+
+def test_where_nothing_changed_that_is_said():
+    said = page.changed_in_words(compare(drained(), drained()), ("old", "new"))
+    assert said == "new beside old: nothing changed for the fleet as a whole."
+
+
+NUMBERS = {
+    "hours are whole": (1234.4, "GPU-h", "1,234 GPU-h"),
+    "a few hours are not": (1.234, "GPU-h", "1.23 GPU-h"),
+    "nothing is nothing": (0.0, "money", "0"),
+    "shares": (0.5, "share", "50.0000%"),
+    "seconds": (1.25, "s", "1.2 s"),
+    "times have no unit": (3, "times", "3"),
+}
+
+
+@pytest.mark.parametrize(("value", "unit", "want"), NUMBERS.values(), ids=NUMBERS)
+def test_numbers_with_their_units(value, unit, want):
+    assert cells.number(value, unit) == want
+
+
+CHANGES = {
+    "in per cent of what was": (100.0, 150.0, "+50.0%"),
+    "not where nothing was": (0.0, 5.0, ""),
+    "nor where hardly anything was": (0.001, 5.0, ""),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "want"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_said_in_per_cent(before, after, want):
+    row = Row(what="idle", whose="", unit="money", before=before, after=after)
+    (shown,) = cells.compared([row], ("old", "new"))[1]
+    assert shown[-1] == want

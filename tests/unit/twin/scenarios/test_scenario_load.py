@@ -228,3 +228,15 @@ def test_how_work_saves_and_replicas_stop_is_as_it_is_written(tmp_path):
     scenario = load(written(tmp_path, stream(manners="{saves: 5s, step: 2s}") + "\n" + demand)).scenario
     job = next(iter(scenario.jobs))
     assert (job.saves_s, job.step_s, scenario.traffic[0].stops_s) == (5.0, 2.0, 9.0)
+
+
+def test_what_hours_are_used_for_is_as_it_is_written(tmp_path):
+    day = "{source: day, peak: 8, trough: 2, low: []}"
+    known = "sm_active: 0.5, tflop_a_request: 40"
+    demand = f"demand:\n  - {{name: chat, team: chat, gpus_over_time: {day}, {known}}}"
+    path = written(tmp_path, stream(manners="{sm_active: 0.8, model_tflops: 400}") + "\n" + demand)
+    path.write_text(path.read_text().replace("per_domain: [4, 2]", "per_domain: [4, 2], machine: {peak_tflops: 989}"))
+    loaded = load(path)
+    job, chat = next(iter(loaded.scenario.jobs)), loaded.scenario.traffic[0]
+    assert (job.sm_active, job.tflops, loaded.peak_tflops) == (0.8, 400.0, 989.0)
+    assert (chat.sm_active, chat.tflop_a_request) == (0.5, 40.0)
