@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import admit, busy, decide, gang_start, pool, twin
+from benchmarks import admit, busy, decide, gang_start, openb, pool, twin
 from benchmarks.result import Result
 
 OUT = Path(__file__).parent / "out" / "latest.json"
@@ -20,6 +20,7 @@ BENCHMARKS = {
     **admit.BENCHMARKS,
     **twin.BENCHMARKS,
     **pool.BENCHMARKS,
+    **openb.BENCHMARKS,
     "gang-start": gang_start.run,
 }
 

@@ -7,9 +7,10 @@ pods are not to be held while it runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleet_app.arbiter.ports import MachineView, PodView, PoolChange, PoolsView, PoolsWish, PoolView
+from fleet_app.arbiter.surplus import over
 from fleet_app.engine.values import NodeClass
 from tests.world import BrokenError, FakeNode, World
 
@@ -28,10 +29,13 @@ class FakePools:
     labels: dict[str, str] = field(default_factory=dict)
     least: int = 0
     most: int = MOST
+    wanted: dict[str, int] = field(default_factory=dict)
     wish: PoolsWish = field(default_factory=PoolsWish)
     seen: PoolsView = field(default_factory=PoolsView)
     held: PoolsWish = field(default_factory=PoolsWish)
     repooled: list[PoolChange] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """Nodes whose pods were too many, and went."""
     _booting: list[tuple[float, str, NodeClass]] = field(default_factory=list)
 
     def observe(self) -> PoolsView | None:
@@ -55,6 +59,7 @@ class FakePools:
                         nodes=sum(pod.pool == name for pod in pods),
                         least=self.least,
                         most=self.most,
+                        wanted=self.wanted.get(name),
                     )
                     for name in ("training", "serving")
                 ),
@@ -72,6 +77,23 @@ class FakePools:
             self.held = wish
             for change in wish.changes:
                 self._repool(change)
+            for pod in wish.leavers:
+                self._let_go(pod)
+
+    def _let_go(self, pod: str) -> None:
+        """Let a pod go, unless it is held or its pool has none too many."""
+        names = {self.pod(node.labels["fleet/node"]): node.labels["fleet/node"] for node in self._living()}
+        pools = {pool.name: pool for pool in self.seen.pools}
+        if pod in names and pod not in self.held.held_pods:
+            pool = pools[self.world.node(names[pod]).labels["fleet/class"]]
+            if over(self.seen, pool):
+                self._gone(names[pod])
+                self.left.append(names[pod])
+                self.seen = replace(
+                    self.seen,
+                    pods=tuple(each for each in self.seen.pods if each.name != pod),
+                    pools=tuple(replace(one, nodes=one.nodes - (one.name == pool.name)) for one in self.seen.pools),
+                )
 
     def _repool(self, change: PoolChange) -> None:
         name = change.machine.removeprefix("m-")

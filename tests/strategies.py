@@ -90,7 +90,11 @@ def policies(draw: st.DrawFn) -> Policy:
         shortest_first=draw(st.sampled_from([False, False, False, True])),
         keepers=draw(st.sampled_from([None, None, None, 0, 1])),
     )
-    packing = Packing(first_fit=draw(st.booleans()), rest_emptiest=draw(st.sampled_from([False, False, True])))
+    packing = Packing(
+        first_fit=draw(st.booleans()),
+        rest_emptiest=draw(st.sampled_from([False, False, True])),
+        cpu_milli_per_gpu=draw(st.sampled_from([0, 0, 1_000, 3_000])),
+    )
     at_once = draw(st.sampled_from([None, None, 1, 2]))
     return replace(
         rules,

@@ -104,16 +104,17 @@ def machines(items: Iterable[Json]) -> tuple[MachineView, ...]:
 def ray_cluster(item: Json) -> RayCluster:
     """Return a RayCluster with its worker groups."""
     specs = (item.get("spec") or {}).get("workerGroupSpecs") or ()
+    sizes = _sizes(item)
     return RayCluster(
         version=item["metadata"]["resourceVersion"],
         uid=item["metadata"]["uid"],
-        groups=tuple(_group(index, spec) for index, spec in enumerate(specs)),
+        groups=tuple(_group(index, spec, sizes) for index, spec in enumerate(specs)),
         owned=tuple(
             index
             for index, entry in enumerate(item["metadata"].get("managedFields") or ())
             if entry.get("manager") == names.FIELD_MANAGER
         ),
-        sizes=_sizes(item),
+        sizes=sizes,
     )
 
 
@@ -158,7 +159,7 @@ def _machine(item: Json) -> MachineView:
     )
 
 
-def _group(index: int, spec: Json) -> Group:
+def _group(index: int, spec: Json, sizes: Mapping[str, int]) -> Group:
     strategy = spec.get("scaleStrategy")
     least, most = int(spec.get("minReplicas") or 0), spec.get("maxReplicas")
     wanted = spec.get("replicas")
@@ -171,6 +172,7 @@ def _group(index: int, spec: Json) -> Group:
             nodes=nodes,
             least=least,
             most=nodes if most is None else int(most),
+            wanted=sizes.get(spec["groupName"]),
         ),
         hosts=max(1, int(spec.get("numOfHosts") or 1)),
         doomed=tuple((strategy or {}).get("workersToDelete") or ()),
@@ -189,6 +191,12 @@ def repooled(cluster: RayCluster, leaves: Group | None, joins: Group, pod: str) 
         patch += _dooming(leaves, (*leaves.doomed, pod))
     patch.append(_set(joins, "replicas", joins.view.nodes + 1))
     return patch
+
+
+def shrunk(cluster: RayCluster, group: Group, pod: str) -> Patch:
+    """Return the patch that takes a pod out of a group, by name, and puts nothing in its place."""
+    fewer = _set(group, "replicas", group.view.nodes - 1)
+    return [*_tested(cluster, [group]), fewer, *_dooming(group, (*group.doomed, pod))]
 
 
 def tidied(cluster: RayCluster, gone: frozenset[str]) -> Patch:

@@ -19,6 +19,7 @@ from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, MERGE_PATCH, Kube
 from fleet_app.adapters.kube_nodes import Group, Held, Pod, RayCluster
 from fleet_app.arbiter.ports import Clock, PoolChange, PoolsView, PoolsWish
+from fleet_app.arbiter.surplus import over
 from fleet_app.engine.errors import ConflictError, FaultError, FleetError, NotFoundError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.render import names
@@ -34,6 +35,7 @@ a pod that it still counts and that is named no more would cost another one its 
 
 RAY = ("ray.io", "v1")
 _OTHER_POOL = "to its other pool:"
+_FEWER = "has too many nodes:"
 MOST_SINGLE = 20
 """Kubernetes nodes without the fleet's label that are looked at one by one."""
 
@@ -105,6 +107,9 @@ class KubePools:
             for change in wish.changes:
                 with self._trying(f"{_OTHER_POOL} {change.machine}"):
                     self._repool(change)
+            for pod in wish.leavers:
+                with self._trying(f"{_FEWER} {pod}"):
+                    self._let_go(pod)
             with self._trying("ask for nodes"):
                 self._ask(wish.asks)
         if look:
@@ -126,7 +131,8 @@ class KubePools:
     def _show(self) -> None:
         wish = self._wish
         current = {f"{_OTHER_POOL} {change.machine}" for change in (wish.changes if wish else ())}
-        for what in [what for what in self._troubles if what.startswith(_OTHER_POOL) and what not in current]:
+        current |= {f"{_FEWER} {pod}" for pod in (wish.leavers if wish else ())}
+        for what in [what for what in self._troubles if what.startswith((_OTHER_POOL, _FEWER)) and what not in current]:
             del self._troubles[what]
         held = self._held or Held()
         self._view = replace(
@@ -246,6 +252,26 @@ class KubePools:
         self._relabel(wish)
         self._change(patch)
 
+    def _let_go(self, name: str) -> None:
+        """Name a pod to the operator as its pool gets smaller by one, if it is not held and there is one too many (N1).
+
+        It is doomed from here on: whoever looks before the next look sees that.
+        """
+        self._held = self._read_held()
+        if name in (self._held or Held()).of(names.HELD_POD):
+            raise ConflictError("the held list names it", where=name, fix="It is tried again")
+        cluster, pods = self._see()
+        pod = next((pod for pod in pods if pod.view.name == name and not pod.over), None)
+        group = None if pod is None else cluster.group(pod.view.pool)
+        if pod is None or group is None or name in group.doomed or pod.view.ends_at is not None:
+            return
+        if over(PoolsView(pools=tuple(each.view for each in cluster.groups)), group.view):
+            ours = {one.view.name for one in pods if one.view.pool == group.view.name}
+            _check_leaves(group, len(ours - set(group.doomed)))  # the operator does not count who is named to it
+            self._change(kube_nodes.shrunk(cluster, group, name))
+            doomed = (replace(each, doomed=each.doomed or each.name == name) for each in self._view.pods)
+            self._view = replace(self._view, pods=tuple(doomed))
+
     def _change(self, patch: kube_nodes.Patch) -> None:
         """Change the RayCluster, if there is something to change."""
         if patch:
@@ -318,14 +344,19 @@ def _step(cluster: RayCluster, pods: list[Pod], pools: tuple[Group, Group], ther
 
 def _check(leaves: Group, joins: Group, pods: int) -> None:
     """Raise unless the operator will delete the pod that is named, and no other, and make the new one."""
+    _check_leaves(leaves, pods)
+    if joins.view.nodes >= joins.view.most:
+        raise _full(joins)
+
+
+def _check_leaves(leaves: Group, pods: int) -> None:
+    """Raise unless the operator will delete the pod that is named, and no other."""
     if leaves.hosts > 1:
         raise FaultError("its nodes have several hosts each", where=f"pool {leaves.view.name}", fix="Leave it as it is")
     if leaves.view.nodes <= leaves.view.least:
         raise FaultError(
             f"has its {leaves.view.least} least", where=f"pool {leaves.view.name}", fix="Lower minReplicas"
         )
-    if joins.view.nodes >= joins.view.most:
-        raise _full(joins)
     if pods > leaves.view.nodes:
         # The operator deletes any pod that is too many, not only those that are named.
         raise ConflictError(

@@ -143,6 +143,17 @@ class Facts:
         status = self.status(record)
         return self.jobs_seen and (status is None or status in ENDED)
 
+    def empty(self, name: str) -> bool:
+        """Return whether nothing stands on a node in Ray's view; what is away has nothing on it that is known."""
+        node = self.nodes.get(name)
+        if node is None or not node.alive:
+            return True
+        return node.node_id not in self._standing and node.available.gpus == node.total.gpus
+
+    @cached_property
+    def _standing(self) -> frozenset[str | None]:
+        return frozenset(bundle.node_id for group in self.groups.values() for bundle in group.bundles)
+
     @cached_property
     def acks(self) -> Mapping[str, Ack]:
         """Return what each attempt acknowledged last."""

@@ -29,6 +29,7 @@ from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.pace import ask_jobs_after_s, wait_s
 from fleet_app.arbiter.ports import JobView, PoolsWish
 from fleet_app.arbiter.rules import Rules
+from fleet_app.arbiter.surplus import surplus
 from fleet_app.arbiter.tries import Tries
 from fleet_app.engine.chosen import choices
 from fleet_app.engine.decide import decide
@@ -146,20 +147,24 @@ class Loop:
         seen = self._foreign.nodes(self._book, facts, rules)
         seen = self._cards.of(seen, self._book, facts, rules.slicing)
         priority = self._rules.file.service_priority
+        away = pooling.departures(facts, surplus(self._book, facts, self._yielding))
         if facts.pools is not None:
-            seen = pooling.placed(seen, facts, self._rules.file, self._snapshot.state)
+            seen = pooling.placed(seen, facts, self._rules.file, self._snapshot.state, away)
         state = observe.fleet_state(self._book, seen, priority, self._snapshot.state, facts.now)
         state = replace(
             state,
             growth_gpus=self._growth(self._book, rules.headroom),
-            departures=pooling.departures(facts),
+            departures=away,
         )
         return replace(state, usage=facts.usage) if facts.usage else state
 
+    @property
+    def _yielding(self) -> frozenset[int]:
+        return frozenset(known.value for known in self._rules.engine.classes if known.yields)
+
     def _wish(self, facts: Facts, snapshot: Snapshot) -> PoolsWish:
         """Return what the pools should come to."""
-        rules = self._rules.engine
-        yielding = frozenset(known.value for known in rules.classes if known.yields)
+        rules, yielding = self._rules.engine, self._yielding
         if not rules.node_pools.scales:
             return pooling.wish(self._book, facts, yielding)
         boot = Headroom(quantile=rules.node_pools.quantile, startup_s=rules.node_pools.boot_s)

@@ -16,6 +16,7 @@ from fleet_app.arbiter.facts import Facts, node_class
 from fleet_app.arbiter.notes import What
 from fleet_app.arbiter.ports import PodView, PoolChange, PoolsView, PoolsWish, PoolView
 from fleet_app.arbiter.records import Record
+from fleet_app.arbiter.surplus import leavers
 from fleet_app.engine.errors import ConflictError
 from fleet_app.engine.scaling import NodesAsk
 from fleet_app.engine.state import FleetState
@@ -27,11 +28,13 @@ from fleet_app.worker import contract
 # What the pools say.
 
 
-def placed(nodes: Iterable[Node], facts: Facts, rules: PolicyFile, last: FleetState) -> tuple[Node, ...]:
+def placed(
+    nodes: Iterable[Node], facts: Facts, rules: PolicyFile, last: FleetState, away: Iterable[Departure]
+) -> tuple[Node, ...]:
     """Return the nodes with their pods and machines, and where those are; what goes away takes nothing new (N1, N2)."""
     labels = {machine.name: machine.labels for machine in facts.pools.machines} if facts.pools else {}
     before = {node.name: node for node in last.nodes}
-    going = {one.node for one in departures(facts)}
+    going = {one.node for one in away}
     found = []
     for node in nodes:
         pod = facts.pods.get(node.name)
@@ -60,10 +63,11 @@ def _domains(node: Node, labels: Mapping[str, str], rules: PolicyFile, known: No
     )
 
 
-def departures(facts: Facts) -> tuple[Departure, ...]:
-    """Return the nodes whose machine is closed, or whose pod is to be deleted or is being deleted (N1, N2)."""
+def departures(facts: Facts, surplus: Iterable[PodView] = ()) -> tuple[Departure, ...]:
+    """Return the nodes whose machine is closed, whose pod is too many, or is or is to be deleted (N1, N2)."""
     if facts.pools is None:
         return ()
+    many = {pod.name for pod in surplus}
     closed = {machine.name for machine in facts.pools.machines if machine.cordoned}
     found = []
     for name, pod in sorted(facts.pods.items()):
@@ -73,6 +77,8 @@ def departures(facts: Facts) -> tuple[Departure, ...]:
             found.append(Departure(node=name, why=f"its pod {pod.name} is to be deleted"))
         elif pod.machine in closed:
             found.append(Departure(node=name, why=f"its Kubernetes node {pod.machine} is cordoned"))
+        elif pod.name in many:
+            found.append(Departure(node=name, why=f"its pool {pod.pool} is to have fewer nodes"))
     return tuple(found)
 
 
@@ -139,6 +145,7 @@ def wish(book: Book, facts: Facts, yielding: frozenset[int], asks: tuple[NodesAs
     """Return what the pools should come to; `yielding` are the priorities of work that does not hold a machine.
 
     Backfill holds its pod until it has left, but not the machine's class: that may change under it.
+    While the arbiter is paused no pool gets smaller.
     """
     held_pods: dict[str, str] = {}
     held_machines: dict[str, str] = {}
@@ -151,6 +158,7 @@ def wish(book: Book, facts: Facts, yielding: frozenset[int], asks: tuple[NodesAs
         held_pods=held_pods,
         held_machines=held_machines,
         changes=tuple(_changes(book, facts)),
+        leavers=() if book.paused else leavers(book, facts, yielding),
         asks=None if asks is None else tuple(_within(ask, facts) for ask in asks),
     )
 
@@ -176,18 +184,9 @@ def _changes(book: Book, facts: Facts) -> Iterator[PoolChange]:
             continue
         there = [pod.name for pod in seen if (pod.machine, pod.pool) == (crossing.machine, crossing.pool)]
         nodes = [name for name, own in facts.pods.items() if own.machine == crossing.machine]
-        if all(name not in held and _empty(name, facts) for name in {crossing.node, *nodes}):
+        if all(name not in held and facts.empty(name) for name in {crossing.node, *nodes}):
             pod = there[0] if there else ""
             yield PoolChange(machine=crossing.machine, pool=crossing.pool, to=crossing.to, pod=pod)
-
-
-def _empty(name: str, facts: Facts) -> bool:
-    """Return whether nothing stands on a node in Ray's view either; what is away has nothing on it that is known."""
-    node = facts.nodes.get(name)
-    if node is None or not node.alive:
-        return True
-    stands = any(bundle.node_id == node.node_id for group in facts.groups.values() for bundle in group.bundles)
-    return not stands and node.available.gpus == node.total.gpus
 
 
 def _within(ask: NodesAsk, facts: Facts) -> NodesAsk:

@@ -201,13 +201,17 @@ class MachineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """A pool: the labels of its Ray nodes, how many it is to have, and between which bounds."""
+    """A pool: the labels of its Ray nodes, how many it is to have, and between which bounds.
+
+    `wanted` is how many its site came to want; None where it does not say, or somebody else sees to that.
+    """
 
     name: str
     labels: Mapping[str, str]
     nodes: int
     least: int
     most: int
+    wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,12 +250,14 @@ class PoolChange:
 class PoolsWish:
     """What the pools should come to: who holds what, which machines change pools, how many nodes there should be.
 
+    `leavers` are pods that are too many and have nothing on them: where their pools still have too many, they go.
     `asks` is None where nodes cannot be had on demand.
     """
 
     held_pods: Mapping[str, str] = field(default_factory=dict)
     held_machines: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[PoolChange, ...] = ()
+    leavers: tuple[str, ...] = ()
     asks: tuple[NodesAsk, ...] | None = None
 
 

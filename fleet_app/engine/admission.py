@@ -149,7 +149,7 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
         return None
     fitting = unreserved(ledger, workload, rooms_of(ledger, workload.shape, nodes).now())
     used = uplinks(ledger, workload.bundles)
-    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness(ledger), used)
+    return placement.place(fitting, workload.bundles, depth(ledger, workload), tightness(ledger, workload.shape), used)
 
 
 def _make_room(ledger: Ledger, workload: Workload, nodes: Sequence[Node], rooms: tuple[DomainRoom, ...]) -> Answer:

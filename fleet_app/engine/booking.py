@@ -13,7 +13,7 @@ from fleet_app.engine.blocks import DRAINED, ENDS, MOVED, Survey, Window
 from fleet_app.engine.calendar import Booking, BookingAsk, Declined, Displaced, Offer
 from fleet_app.engine.decide import decide
 from fleet_app.engine.ends import gone_at
-from fleet_app.engine.entitled import short_of_floors, short_of_nominal
+from fleet_app.engine.entitled import above_caps, short_of_floors, short_of_nominal
 from fleet_app.engine.forecast import DAY_S, HOUR_S, forecast
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
@@ -73,7 +73,7 @@ def _answer(
         if nodes is None:
             return _no_block(survey), moments
         booking = _booking(survey, nodes, ledger.now)
-        below = short_of_floors(ledger, state, others, booking)
+        below = short_of_floors(ledger, state, others, booking) or above_caps(ledger, others, booking)
         if below is not None:
             return below, {one.end_at for one in others if one.end_at > start_at}
         again = _again(state, ledger.policy, others, booking, survey)

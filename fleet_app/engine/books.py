@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from fleet_app.engine import quota
+from fleet_app.engine.booked import Booked
+from fleet_app.engine.calendar import Booking
 from fleet_app.engine.ledger import Known, Ledger
 from fleet_app.engine.members import Members
 from fleet_app.engine.memo import Memo
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.policy import Policy, PriorityClass
 from fleet_app.engine.quota import QuotaTree
+from fleet_app.engine.transfers import quotas_at
 from fleet_app.engine.values import Condition, Node, Shape
-from fleet_app.engine.workload import Service, Workload
+from fleet_app.engine.workload import Service, Workload, exchanged
 
 _NAME = attrgetter("name")
 
@@ -44,6 +47,7 @@ class Books:
         self.lodgers: dict[str, list[Workload]] = {}
         self.replicas: dict[str, int] = {}
         self.used: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
         self.firm: dict[str, int] = {}
         self.holding: list[Workload] = []
         self.limited: list[Workload] = []
@@ -80,6 +84,9 @@ class Books:
 
     def holder(self, old: Workload | None, new: Workload | None) -> None:
         """Enter what a workload has now in place of what it had; None where it has nothing."""
+        if old is not None and new is not None and _sits_as(old) == _sits_as(new):
+            self._renew(new)
+            return
         if old is not None:
             self._seat(old, -1)
         if new is not None:
@@ -87,8 +94,9 @@ class Books:
 
     def service(self, old: Service | None, new: Service) -> None:
         """Enter the grants that a service has now in place of those it had."""
-        before = {grant.name: grant.node for grant in (() if old is None else old.grants)}
-        after = {grant.name: grant.node for grant in new.grants}
+        left, taken = exchanged(() if old is None else old.grants, new.grants)
+        before = {grant.name: grant.node for grant in left}
+        after = {grant.name: grant.node for grant in taken}
         gone = [before[name] for name in before.keys() - after.keys()]
         come = [after[name] for name in after.keys() - before.keys()]
         for nodes, sign in ((gone, -1), (come, 1)):
@@ -120,11 +128,17 @@ class Books:
         )
 
     def room_for(self, one: Workload) -> bool:
-        """Return whether so many nodes have so many GPUs free as a workload asks for; CPUs and memory may yet lack."""
+        """Return whether so many nodes have so many GPUs free as a workload asks for, and quota; else may yet lack.
+
+        What has several bundles keeps off nodes with replicas (P6).
+        """
         left = one.bundles if one.minimum is None else one.minimum
+        alone = one.bundles > 1 or one.minimum is not None
         least = min(shape.gpus for shape in one.shapes) if one.groups else one.shape.gpus
-        for room in self.free.values():
-            if room.gpus >= least:
+        if quota.available(self.tree, self.used, one.team) < least * left:
+            return False
+        for name, room in self.free.items():
+            if room.gpus >= least and self.nodes[name].placeable and not (alone and self.replicas.get(name, 0)):
                 left -= 1
                 if left <= 0:
                     return True
@@ -148,6 +162,17 @@ class Books:
             if listed:
                 _put(who, one, sign)
 
+    def _renew(self, new: Workload) -> None:
+        """Enter what became of a workload that stays where it is, such as that it has saved its work."""
+        _put_in_place(self.holding, new)
+        for listed, there in ((self.limited, new.max_run_s is not None), (self.leaving, new.leaving)):
+            if there:
+                _put_in_place(listed, new)
+        if self.class_of(new).yields and not new.leaving:
+            for node, shape in new.seats:
+                lodgers = self.lodgers[node] = list(self.lodgers[node])
+                _put_in_place(lodgers, replace(new, shape=shape) if new.groups else new)
+
     def _room(self, node: str, shape: Shape, sign: int) -> None:
         if node in self.free:
             self.free[node] = self.free[node] + shape if sign > 0 else self.free[node] - shape
@@ -166,8 +191,19 @@ class Books:
         _put(lodgers, one, sign)
         self.lodgers[node] = lodgers
 
+    def quota_at(self, bookings: Sequence[Booking], now: float) -> tuple[QuotaTree, dict[str, int]]:
+        """Return the quota in force, and what is used of it: what is drawn depends on what bookings transfer."""
+        entries = quotas_at(self.policy, bookings, now)
+        if entries is self.policy.quotas:
+            return self.tree, dict(self.used)
+        tree, used = QuotaTree.build(entries), dict[str, int]()
+        for team in sorted(self.taken):
+            quota.charge(tree, used, team, self.taken[team])
+        return tree, used
+
     def _charge(self, team: str, gpus: int, *, firm: bool) -> None:
         quota.charge(self.tree, self.used, team, gpus)
+        self.taken[team] = self.taken.get(team, 0) + gpus
         if firm:
             self.firm[team] = self.firm.get(team, 0) + gpus
 
@@ -180,32 +216,53 @@ def _put(workloads: list[Workload], one: Workload, sign: int) -> None:
         del workloads[bisect_left(workloads, one.name, key=_NAME)]
 
 
+def _put_in_place(workloads: list[Workload], one: Workload) -> None:
+    """Put a workload in the place of the one of its name, in a list in the order of names."""
+    workloads[bisect_left(workloads, one.name, key=_NAME)] = one
+
+
+def _sits_as(one: Workload) -> tuple[object, ...]:
+    """Return all of a workload on which sums rest, and in which lists it is; objects that nobody changes."""
+    return (one.team, one.nodes, one.shape, one.groups, one.leaving, one.priority, one.kind, one.max_run_s, one.minimum)
+
+
 class Following(Ledger):
     """A ledger that begins with what the books have, in place of entering every fact."""
 
-    def __init__(self, books: Books, now: float, waiting: Iterable[Workload], *, alike: bool) -> None:
+    def __init__(
+        self,
+        books: Books,
+        now: float,
+        waiting: Iterable[Workload],
+        *,
+        bookings: Sequence[Booking] = (),
+        alike: bool,
+    ) -> None:
         """Take a copy; what is leaving is counted as of now. What a ledger finds out is shared.
 
         `alike` is whether nothing will be different from other ledgers in who may use which nodes.
         """
-        self.policy, self.now, self.tree, self.calendar = books.policy, now, books.tree, None
-        self.caps = None
+        self.policy, self.now, self.caps = books.policy, now, None
+        self.tree, self.used = books.quota_at(bookings, now)
         self.nodes = dict(books.nodes)
         self.waiting, self.holding = list(waiting), list(books.holding)
         self.free, self.empty, self.most_gpus = dict(books.free), dict(books.empty), dict(books.most_gpus)
         self.coming, self.leavers = {}, defaultdict(list)
         self.lodgers, self.replicas = defaultdict(list, books.lodgers), defaultdict(int, books.replicas)
-        self.used, self.used_soon = dict(books.used), dict(books.used)
+        self.used_soon = dict(self.used)
         self.firm, self.booked = defaultdict(int, books.firm), defaultdict(list)
         self.reserved, self.starts = {}, {}
         self.limited, self.leaving = list(books.limited), set()
         self.members, self.going = Members(), []
         self.holds, self.changed = [], []
         self.memo = books.memo(alike=alike)
-        self._known = Known(classes=books.classes, largest=books.largest, alike=books.alike)
+        largest = books.largest if self.tree is books.tree else {}
+        self._known = Known(classes=books.classes, largest=largest, alike=books.alike)
         self._sound = books.sound
+        self.calendar = Booked(bookings, books.policy, now, self.empty) if bookings else None
         for one in books.leaving:
             self.release_soon(one)
+        self._open_calendar()
 
     def may_end(self) -> Iterable[Workload]:
         """Return who has to be looked at: where every node is sound only who is leaving or has a limit."""

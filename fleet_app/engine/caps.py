@@ -66,6 +66,10 @@ class Caps:
         """Return the most GPUs of an accelerator that the team could ever have; None without a cap."""
         return min((self._limits[cap] for cap in self._of(team, accelerator)), default=None)
 
+    def limits(self, team: str, accelerator: str) -> dict[str, int]:
+        """Return by entry the most GPUs of an accelerator that it may have, of the capped ones a team counts for."""
+        return {cap[0]: self._limits[cap] for cap in self._of(team, accelerator)}
+
     def short(self, team: str, accelerator: str, gpus: int, ahead: Iterable[Workload] = ()) -> dict[str, int]:
         """Return by entry how many GPUs too few its cap leaves for so many more, once all that leaves has left."""
         kept = self._asked(ahead)

@@ -10,11 +10,13 @@ is no decision. What is left out, and why that changes nothing:
 * In a strict queue all but the first few: nobody passes the first that waits (O6).
 * A decision for somebody who comes to wait behind one that was refused the same, or behind the first that waits in a
   strict queue.
-* In a fleet without services a decision for an end while nobody waits, or while all who could be next yield, and find
-  no room for all of their bundles: who yields asks nobody to leave.
+* Where services have all that they are to have, a decision for an end while nobody waits, or while all who could be
+  next yield, and find no room for all of their bundles: who yields asks nobody to leave.
+* A decision for a start, but where pulls are limited: what has its nodes and begins to use them makes no room.
 
-Plans name fewer of those who wait, and are else the same (`tests/laws/test_deciding.py`). What rests on moments that
-nobody tells of (O8), and what is not entered change by change, is decided from all facts every time.
+Plans name fewer of those who wait, and are else the same (`tests/laws/test_deciding.py`). While anything is booked it
+is decided every time: what may start there depends on the moment (C1). What rests on moments that nobody tells of (O8),
+and what is not entered change by change, is decided from all facts every time.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ class Deciding:
         self.policy = policy
         self.books = Books(policy)
         self.queues = Queues(policy)
-        self._services = 0
         self._changed = True
         self._ended = False
         self._open = False
+        self._short = False
+        self._beside: tuple[object, ...] = ()
         self._coming: set[str] = set()
         self._refused: dict[str | Sort, Stopped] = {}
-        plain = policy.ordering.ageing_s is None and policy.slicing is None and policy.boundary is None
+        plain = policy.ordering.ageing_s is None and policy.slicing is None
         self._follows = plain and not any(quota.flavors for quota in policy.quotas)
 
     # What changes.
@@ -64,7 +67,6 @@ class Deciding:
     def service(self, old: Service | None, new: Service) -> None:
         """See a service come or change."""
         self.books.service(old, new)
-        self._services += old is None
         self._changed = True
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
@@ -86,8 +88,17 @@ class Deciding:
             self._ended = True
         elif new.name in self._coming and new.phase is not Phase.QUEUED:
             self._coming.discard(new.name)
-        elif old is None or _standing(old) != _standing(new):
+        elif old is None or self._standing(old) != self._standing(new):
             self._changed = True
+
+    def _standing(self, one: Workload) -> tuple[object, ...]:
+        """Return all of a workload on which it can rest who starts.
+
+        When it last saved says only what a drain costs, and that its ranks run that it fetches no more.
+        """
+        begins = one.phase is Phase.ADMITTED and not self.policy.pulls.sources
+        phase = Phase.RUNNING if begins else one.phase
+        return (phase, one.nodes, one.killed, one.deadline_at, one.going, one.broken_drains, one.expired)
 
     def _is_behind(self, one: Workload) -> bool:
         """Return whether somebody that was refused is in front of it, whom it cannot pass."""
@@ -106,21 +117,23 @@ class Deciding:
         if self.whole(facts):
             self._changed = True
             return decide(facts, self.policy, now)
+        beside = (facts.growth_gpus, facts.failures, facts.quarantines, facts.bookings)
+        if facts.bookings or beside != self._beside:
+            self._beside, self._changed = beside, True
         if not (self._changed or due or (self._ended and self._room_matters())):
             return None
         return self._decided(facts, now)
 
     def _room_matters(self) -> bool:
         """Return whether what came free may change anything: for services, or for somebody who could be next."""
-        if self._services or self._open:
+        if self._short or self._open:
             return True
-        return any(not one.yields or self.books.room_for(one.workload) for one in self._refused.values())
+        could = (one for one in self._refused.values() if not one.hopeless)
+        return any(not one.yields or self.books.room_for(one.workload) for one in could)
 
     def whole(self, facts: FleetState) -> bool:
         """Return whether it has to be decided from all facts."""
-        return bool(
-            not self._follows or self.books.odd or facts.bookings or facts.crossings or facts.usage or facts.departures
-        )
+        return bool(not self._follows or self.books.odd or facts.crossings or facts.usage or facts.departures)
 
     def _decided(self, facts: FleetState, now: float) -> Plan:
         """Return the plan for as many of those who wait as can matter."""
@@ -134,7 +147,7 @@ class Deciding:
                 break
             count *= 4
         self._refused = {
-            key: Stopped(place, one, yields=self.books.class_of(one).yields)
+            key: Stopped(place, one, self.books.class_of(one).yields, waits[one.name].reason in HOPELESS)
             for key, (place, one) in ((key, stop) for key, stop in stops.items() if stop is not None)
         }
         self._coming = {one.workload for one in plan.actions if isinstance(one, Admit)}
@@ -145,12 +158,14 @@ class Deciding:
 
     def _planned(self, facts: FleetState, now: float, handed: Iterable[Handed]) -> Plan:
         waiting = [one for part in handed for _, one in part.first]
-        alike = not (facts.services or facts.quarantines or facts.failures or self.policy.spares.nodes)
-        ledger = Following(self.books, now, waiting, alike=alike)
+        beside = facts.services or facts.quarantines or facts.failures or facts.bookings
+        alike = not (beside or self.policy.spares.nodes)
+        ledger = Following(self.books, now, waiting, bookings=facts.bookings, alike=alike)
         for quarantined in facts.quarantines:
             if quarantined.binds(now):
                 ledger.keep_out(quarantined.node)
         plan = plan_of(ledger, steps(ledger, facts))
+        self._short = ledger.memo.short or any(one.slice is not None for one in facts.services)
         ledger.memo.indexes.clear()  # they know the ledger: without this it would be there until it is searched for
         return plan
 
@@ -161,6 +176,7 @@ class Stopped(NamedTuple):
     place: Place
     workload: Workload
     yields: bool
+    hopeless: bool
 
 
 class Handed(NamedTuple):
@@ -180,8 +196,3 @@ class Handed(NamedTuple):
 
     def _stops(self, wait: Wait) -> bool:
         return wait.reason not in (HOPELESS if isinstance(self.key, str) else ITS_OWN)
-
-
-def _standing(one: Workload) -> tuple[object, ...]:
-    """Return all of a workload on which it can rest who starts; when it last saved says only what a drain costs."""
-    return (one.phase, one.nodes, one.killed, one.deadline_at, one.going, one.broken_drains, one.expired)

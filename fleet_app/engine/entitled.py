@@ -1,7 +1,7 @@
 """Whether a booking is inside what its team may have then, and what serving keeps whatever is booked (rules C8, C10).
 
-Knows nominal quota in force, transfers, what services need at least, and what serving wanted so far. Does not know
-which nodes training's bookings take.
+Knows nominal quota in force, transfers, the numbers for whole GPUs of an accelerator, what services need at least, and
+what serving wanted so far. Does not know which nodes would do as well.
 """
 
 from __future__ import annotations
@@ -45,6 +45,28 @@ def short_of_nominal(ledger: Ledger, state: FleetState, others: Sequence[Booking
             why += f"{used - nominal} more have to be transferred by a lender"
             return Declined(booking=ask.name, why=why, asked=used, available=nominal)
     return None
+
+
+def above_caps(ledger: Ledger, others: Sequence[Booking], booking: Booking) -> Declined | None:
+    """Return the refusal of more whole GPUs of an accelerator than the team's entries may have (C10, V9)."""
+    caps = ledger.caps
+    if caps is None or booking.team is None:
+        return None
+    for accelerator in sorted({ledger.nodes[name].accelerator for name in booking.nodes}):
+        for entry, most in caps.limits(booking.team, accelerator).items():
+            alike = [one for one in (*others, booking) if one.team is not None and entry in caps.above(one.team)]
+            used = max(_booked(ledger, alike, accelerator, at) for at in _moments(others, booking))
+            if used > most:
+                why = f"{entry} may have {most} whole GPUs of {accelerator}, {used} would be booked"
+                return Declined(booking=booking.name, why=why, asked=used, available=most)
+    return None
+
+
+def _booked(ledger: Ledger, bookings: Iterable[Booking], accelerator: str, at: float) -> int:
+    """Return the GPUs of an accelerator that are booked at a moment."""
+    kind = accelerator.lower()
+    nodes = ((one.shape.gpus, ledger.nodes.get(name)) for one in bookings if one.at(at) for name in one.nodes)
+    return sum(gpus for gpus, node in nodes if node is not None and node.accelerator.lower() == kind)
 
 
 def _not_lent(

@@ -97,16 +97,16 @@ def growth_within(history: History, now: float, seconds: float, q: float) -> flo
     """
     known = history.until(now)
     steps = max(1, math.ceil(seconds / known.every_s - EXACT))
-    rises = [(known.at(i), rise) for i, rise in enumerate(_rises(known.wanted_gpus, steps))]
+    rises = _rises(known.wanted_gpus, steps)
     if not rises:
         return 0.0
     enough = math.inf if q >= 1 else 1 / (1 - q) - EXACT
     for season_s in SEASONS_S:
-        alike = [rise for at, rise in rises if _hour(at, season_s) == _hour(now, season_s)]
+        alike = [rises[i] for i in _of_hour(known, now, season_s) if i < len(rises)]
         if len(alike) >= enough:
             break
     else:
-        alike = [rise for _, rise in rises]
+        alike = rises
     return weighted_quantiles([(rise, 1.0) for rise in alike], (q,))[0]
 
 
@@ -199,10 +199,26 @@ def _from_last_value(history: History, at: float) -> tuple[float, list[Weighted]
     return samples[-1], [(sign * change, 1.0) for change in changes for sign in (1, -1)]
 
 
-def _rises(samples: Sequence[float], steps: int) -> Iterator[float]:
-    """Yield for every sample that has so many after it how much higher the highest of these is, at least 0."""
-    for i in range(len(samples) - steps):
-        yield max(0.0, max(samples[i + 1 : i + steps + 1]) - samples[i])
+def _rises(samples: Sequence[float], steps: int) -> list[float]:
+    """Return for every sample that has so many after it how much higher the highest of these is, at least 0."""
+    after = [samples[step : len(samples) - steps + step] for step in range(1, steps + 1)]
+    highest = after[0] if steps == 1 else list(map(max, *after))
+    return [high - sample if high > sample else 0.0 for sample, high in zip(samples, highest, strict=False)]
+
+
+def _of_hour(history: History, at: float, season_s: int) -> Iterator[int]:
+    """Yield the samples of the same hour of the season as a moment, in order, without a look at all others."""
+    hour, first, every_s = _hour(at, season_s), history.first_at, history.every_s
+    starts_at, count, after = first // season_s * season_s + hour * HOUR_S, len(history.wanted_gpus), 0
+    while starts_at <= history.last_at and after < count:
+        before = math.floor((starts_at - first) / every_s) - 1
+        until = math.ceil((starts_at + HOUR_S - first) / every_s) + 1
+        after = max(after, before)
+        for i in range(after, min(count, until + 1)):
+            if _hour(history.at(i), season_s) == hour:
+                yield i
+        after = max(after, until + 1)
+        starts_at += season_s
 
 
 def _hour(at: float, season_s: int) -> int:

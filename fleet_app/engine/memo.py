@@ -30,5 +30,7 @@ class Memo:
     """Who is to leave or to move by plan and was not asked yet, and for whom (D7)."""
     asked: int = 0
     """How many were asked to leave for gangs in this decision (R9)."""
+    short: bool = False
+    """Whether a service waits for anything that it is to have, headroom included (S1, S4)."""
     keepers: int = 0
     """For how many that wait anything was kept in this decision (O11)."""

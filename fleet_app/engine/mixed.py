@@ -131,8 +131,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     if ledger.available(workload.team) < workload.gpus:
         return None
 
-    able = unreserved(ledger, workload, nodes)
-    return matching.place(sought_now(ledger, workload), able, _free(ledger), tightness(ledger), emptiness(ledger))
+    able, order = unreserved(ledger, workload, nodes), tightness(ledger, workload.shape)
+    return matching.place(sought_now(ledger, workload), able, _free(ledger), order, emptiness(ledger))
 
 
 def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:

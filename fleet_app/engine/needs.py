@@ -57,11 +57,12 @@ def needs_of(ledger: Ledger, services: Iterable[Service], immediate_gpus: int) -
     return needs
 
 
-def surplus(need: Need) -> list[Grant]:
-    """Return the idle grants beyond the target, and those on nodes that may take nothing new (S5)."""
-    kept = set(need.idle)
-    gone = [grant for grant in need.service.grants if not grant.occupied and grant not in kept]
-    return _by_place(gone) + need.idle[::-1][: max(0, len(need.kept) - need.target)]
+def surplus(need: Need) -> tuple[list[Grant], list[Grant]]:
+    """Return the idle grants on nodes that may take nothing new, and those that are kept beyond the target (S5)."""
+    idle = need.idle
+    names = {grant.name for grant in idle}
+    gone = [grant for grant in need.service.grants if not grant.occupied and grant.name not in names]
+    return _by_place(gone), idle[::-1][: max(0, len(need.kept) - need.target)]
 
 
 def spare(needs: Sequence[Need], need: Need) -> list[Spare]:
@@ -72,22 +73,25 @@ def spare(needs: Sequence[Need], need: Need) -> list[Spare]:
     found: list[Spare] = []
     for other in needs:
         beyond = len(other.kept) - (other.floor if need.below_floor else other.wanted)
-        if other is not need:
-            found += [(other, grant) for grant in other.idle[: max(0, beyond)]]
+        if other is not need and beyond > 0:
+            found += [(other, grant) for grant in other.idle[:beyond]]
     return found
 
 
 def _need(ledger: Ledger, service: Service) -> Need:
-    kept = [grant for grant in _by_place(service.grants) if _counts(ledger, grant)]
-    occupied = sum(grant.occupied for grant in kept)
+    kept = _by_place(service.grants)
+    if ledger.calendar is not None:
+        kept = [grant for grant in kept if not ledger.calendar.closing(grant.node)]
+    idle = [grant for grant in kept if not grant.occupied]
+    occupied = len(kept) - len(idle)
+    if not all(_usable(ledger, grant) for grant in idle):
+        kept = [grant for grant in kept if _counts(ledger, grant)]
     wanted = max(service.wanted, service.floor)
     return Need(service=service, kept=kept, floor=service.floor, wanted=max(wanted, occupied))
 
 
 def _counts(ledger: Ledger, grant: Grant) -> bool:
-    """Return whether a grant counts: not one that a replica is to leave, so that the next has its place first (C8)."""
-    if ledger.calendar is not None and ledger.calendar.closing(grant.node):
-        return False
+    """Return whether a grant counts that its replica need not leave, so that the next has its place first (C8)."""
     return grant.occupied or _usable(ledger, grant)
 
 
@@ -133,11 +137,27 @@ def _by_place(grants: Iterable[Grant]) -> list[Grant]:
     return sorted(grants, key=attrgetter("node", "name"))
 
 
+def _whole_turns(needs: Sequence[Need], room: dict[str, int], left: int) -> int:
+    """Give as many replicas each as are sure to be had by all, at once; return the GPUs that this takes."""
+    turn: dict[str, int] = {}
+    for need in needs:
+        turn[need.service.team] = turn.get(need.service.team, 0) + need.service.shape.gpus
+    if not turn or min(need.service.shape.gpus for need in needs) <= 0:
+        return 0
+    count = max(0, min(left // sum(turn.values()), *(room[team] // gpus for team, gpus in turn.items())))
+    for need in needs:
+        need.immediate += count
+    for team, gpus in turn.items():
+        room[team] -= count * gpus
+    return count * sum(turn.values())
+
+
 def _share_immediate(ledger: Ledger, needs: Sequence[Need], left: int) -> None:
     """Spread the immediate tier over the services in turn, whole replicas, inside each team's nominal (S4)."""
     room = {need.service.team: ledger.tree.nominal(need.service.team) for need in needs}
     for need in needs:
         room[need.service.team] -= need.wanted * need.service.shape.gpus
+    left -= _whole_turns(needs, room, left)
     moved = True
     while moved:
         moved = False

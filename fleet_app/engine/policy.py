@@ -72,11 +72,14 @@ class Ordering:
 class Packing:
     """Which of the nodes that do are taken: the fullest, or with `first_fit` the first (P10).
 
-    With `rest_emptiest` all but the largest bundles of a gang of several shapes go to the emptiest nodes (P11).
+    With `rest_emptiest` all but the largest bundles of a gang of several shapes go to the emptiest nodes (P11). Where
+    `cpu_milli_per_gpu` is not 0, a free GPU is of use only with so many CPUs beside it: those nodes come first on which
+    the fewest become useless (P13).
     """
 
     first_fit: bool = False
     rest_emptiest: bool = False
+    cpu_milli_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

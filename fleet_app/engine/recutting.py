@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from fleet_app.engine.cards import Card
 from fleet_app.engine.deck import Place
+from fleet_app.engine.fullness import made_useless
 from fleet_app.engine.layouts import SHARED, Layout, filled
 from fleet_app.engine.plan import Reason, Repartition, Wait
 from fleet_app.engine.slices import Ask, Slices
+from fleet_app.engine.values import Shape
 
 Answer = Iterator[Repartition | Wait]
 
@@ -47,14 +49,10 @@ def _under_way(slices: Slices, unmet: Sequence[Ask]) -> list[Ask]:
     """Return the asks that find their slice on cards that are being changed already."""
     met: list[Ask] = []
     for place, card in slices.deck.cards.items():
-        left = [one for one in unmet if one not in met and _on(one, place)]
+        left = [one for one in unmet if one not in met and slices.may_use(one, place)]
         if card.becomes and left:
             met += _met(card.becomes, left, slices.slicing.shares)
     return met
-
-
-def _on(ask: Ask, place: Place) -> bool:
-    return any(node.name == place.node for node in ask.nodes)
 
 
 def _alike(one: Ask, other: Ask) -> bool:
@@ -66,11 +64,17 @@ def _waits(ask: Ask) -> Wait:
 
 
 def _card_for(slices: Slices, ask: Ask, free: Sequence[Place]) -> Place | None:
-    """Return the empty card to cut for an ask: a cut one first, then one of the node with the fewest GPUs left (V7)."""
-    able = [place for place in free if _could_go(slices, ask, place)]
+    """Return the empty card to cut for an ask: a cut one first, then one of the node with the fewest GPUs left (V7).
 
-    def worth(place: Place) -> tuple[bool, int]:
-        return (slices.deck.cards[place].whole, slices.ledger.free[place.node].gpus)
+    Before that, where the policy says how many CPUs a free GPU needs, one of a node that keeps those (P13).
+    """
+    able = [place for place in free if _could_go(slices, ask, place)]
+    ledger, with_card = slices.ledger, ask.shape + Shape(gpus=1)
+
+    def worth(place: Place) -> tuple[bool, int, int]:
+        whole = slices.deck.cards[place].whole
+        useless = made_useless(ledger, ledger.nodes[place.node], with_card if whole else ask.shape)
+        return (whole, useless, ledger.free[place.node].gpus)
 
     return min(able, key=worth, default=None)
 
@@ -79,7 +83,7 @@ def _could_go(slices: Slices, ask: Ask, place: Place) -> bool:
     """Return whether an ask could be met on a card if that were cut for it."""
     return (
         _free_to_change(slices, place)
-        and _on(ask, place)
+        and slices.may_use(ask, place)
         and bool(_layout(slices, place, [ask]))
         and ask.shape.fits(slices.ledger.free[place.node])
         and slices.allows(ask, place, soon=True)

@@ -42,13 +42,20 @@ def step(ledger: Ledger, needs: Sequence[Need]) -> Answer:
 
 def _take_surplus(ledger: Ledger, need: Need) -> Iterator[TakeGrant]:
     service = need.service
-    for grant in surplus(need):
-        ledger.take_back(service.team, grant.node, service.shape)
-        usable = grant in need.kept
-        if usable:
-            need.kept.remove(grant)
-        why = f"{service.name} wants {service.wanted}" if usable else f"{grant.node} takes no new replicas"
-        yield TakeGrant(service=service.name, grant=grant.name, why=why)
+    gone, beyond = surplus(need)
+    if beyond:
+        names = {grant.name for grant in beyond}
+        need.kept = [grant for grant in need.kept if grant.name not in names]
+    for grant in gone:
+        yield _back(ledger, service, grant, f"{grant.node} takes no new replicas")
+    for grant in beyond:
+        yield _back(ledger, service, grant, f"{service.name} wants {service.wanted}")
+
+
+def _back(ledger: Ledger, service: Service, grant: Grant, why: str) -> TakeGrant:
+    """Take an idle grant back."""
+    ledger.take_back(service.team, grant.node, service.shape)
+    return TakeGrant(service=service.name, grant=grant.name, why=why)
 
 
 def _raise(ledger: Ledger, needs: Sequence[Need], need: Need, target: int) -> Answer:
@@ -57,6 +64,7 @@ def _raise(ledger: Ledger, needs: Sequence[Need], need: Need, target: int) -> An
         immediate = len(need.kept) >= need.wanted
         before = len(need.kept)
         outcome = list(_one(ledger, needs, need, immediate=immediate))
+        ledger.memo.short = ledger.memo.short or any(isinstance(part, Wait) for part in outcome)
         yield from (part for part in outcome if not (immediate and isinstance(part, Wait)))
         if len(need.kept) == before:
             return
@@ -174,10 +182,9 @@ def _with(room: Shape, spares: Iterable[Spare]) -> Shape:
 
 def _taken(ledger: Ledger, need: Need, taken: Iterable[Spare]) -> Iterator[TakeGrant]:
     for other, grant in taken:
-        ledger.take_back(other.service.team, grant.node, other.service.shape)
         other.kept.remove(grant)
         other.immediate = max(0, other.immediate - 1)
-        yield TakeGrant(service=other.service.name, grant=grant.name, why=f"{need.service.name} needs the room")
+        yield _back(ledger, other.service, grant, f"{need.service.name} needs the room")
 
 
 def _best(ledger: Ledger, need: Need, nodes: Sequence[Node]) -> str:

@@ -52,6 +52,7 @@ class Slices:
     _seatings: dict[object, Seating] = field(default_factory=dict)
     _holding: dict[object, list[Place]] = field(default_factory=dict)
     _accelerators: dict[object, list[str]] = field(default_factory=dict)
+    _names: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def now(self, ask: Ask, crowds: Mapping[str, tuple[int, ...]]) -> Place | None:
         """Return the card for an ask: the fullest on which it fits, of what its team may take (V4).
@@ -81,6 +82,13 @@ class Slices:
             found = [place for place in self.deck.places(ask.nodes) if name in self.deck.cards[place].layout]
             self._holding[question] = found
         return found
+
+    def may_use(self, ask: Ask, place: Place) -> bool:
+        """Return whether a card is on one of the nodes that an ask may use."""
+        names = self._names.get(id(ask.nodes))
+        if names is None:
+            names = self._names[id(ask.nodes)] = frozenset([node.name for node in ask.nodes])
+        return place.node in names
 
     def soon(self, ask: Ask, crowds: Mapping[str, tuple[int, ...]]) -> Place | None:
         """Return the least crowded and fullest card on which an ask fits once everybody who is leaving has left."""

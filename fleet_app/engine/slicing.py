@@ -74,10 +74,11 @@ def admit(slices: Slices, gate: Gate | None = None) -> Answer:
 
 def _take_surplus(slices: Slices, need: Need) -> Iterator[TakeGrant]:
     service = need.service
-    for grant in surplus(need):
-        usable = grant in need.kept
-        why = f"{service.name} wants {service.wanted}" if usable else f"{grant.node} takes no new replicas"
-        yield _take(slices, need, grant, why)
+    gone, beyond = surplus(need)
+    for grant in gone:
+        yield _take(slices, need, grant, f"{grant.node} takes no new replicas")
+    for grant in beyond:
+        yield _take(slices, need, grant, f"{service.name} wants {service.wanted}")
 
 
 def _raise(slices: Slices, needs: Sequence[Need], need: Need, target: int) -> Answer:

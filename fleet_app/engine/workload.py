@@ -5,9 +5,10 @@ Knows what each asks for and what it has. Does not know nodes' room, quota sums 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import is_
 
 from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.cards import Slice
@@ -189,6 +190,20 @@ class Grant:
     node: str
     occupied: bool = False
     card: int | None = None
+
+
+def exchanged(old: Sequence[Grant], new: Sequence[Grant]) -> tuple[Sequence[Grant], Sequence[Grant]]:
+    """Return the old grants and the new ones without what both begin and end with: little changes at a time."""
+    first = _alike(old, new)
+    old, new = old[first:], new[first:]
+    last = _alike(old[::-1], new[::-1])
+    return old[: len(old) - last], new[: len(new) - last]
+
+
+def _alike(old: Sequence[Grant], new: Sequence[Grant]) -> int:
+    """Return with how many grants both begin that are the very same."""
+    same = [*map(is_, old, new), False]
+    return same.index(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

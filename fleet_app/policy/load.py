@@ -84,6 +84,7 @@ def to_engine(policy: PolicyFile) -> engine.Policy:
         packing=engine.Packing(
             first_fit=policy.packing.nodes == "first",
             rest_emptiest=policy.packing.rest == "emptiest",
+            cpu_milli_per_gpu=policy.packing.cpus_per_gpu,
         ),
         slicing=_slicing(policy.slicing),
         node_pools=engine.NodePools(

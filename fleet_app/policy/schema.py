@@ -134,10 +134,13 @@ class Packing(Section):
     """Which of the nodes that do are taken: the `fullest`, or the `first` in the fabric's order.
 
     `rest` is the same for all but the largest bundles of a gang of several shapes: as the others, or the `emptiest`.
+    With `cpus_per_gpu` a free GPU is of use only with so many CPUs beside it, and what starts goes first to where the
+    fewest become useless.
     """
 
     nodes: Literal["fullest", "first"] = "fullest"
     rest: Literal["alike", "emptiest"] = "alike"
+    cpus_per_gpu: MilliCpus = 0
 
 
 class Idle(Section):

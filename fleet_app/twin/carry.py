@@ -98,7 +98,7 @@ def _notice(world: World, action: Drain | Expire | Move) -> None:
             why=action.why,
         )
     )
-    world.due(deadline_at)
+    world.due(deadline_at, new.name)
     if whom in world.serving:
         world.serving[whom].drained = True
     attempts.asked_to_leave(world, new, cause)

@@ -15,7 +15,7 @@ from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import Hold
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.values import Node, NodeClass
-from fleet_app.engine.workload import Service, Workload
+from fleet_app.engine.workload import Service, Workload, exchanged
 from fleet_app.twin.record import ClassSpan, TeamSpan
 
 ALLOCATED, DRAINING, HELD, DOWN, TOTAL, LENT = range(6)
@@ -58,6 +58,7 @@ class Meter:
         self._gpu_s: dict[NodeClass, Parts] = {kind: [0.0] * 6 for kind in NodeClass}
         self._teams = _teams(policy)
         self._borrowed = 0
+        self._lending: list[tuple[_Use, float]] | None = None
         self._yields: dict[tuple[int, str], bool] = {}
 
     # What changes.
@@ -75,10 +76,11 @@ class Meter:
 
     def service(self, old: Service | None, new: Service) -> None:
         """See what a service has come, change or go."""
-        before = {} if old is None else {grant.name: grant for grant in old.grants}
+        gone, come = exchanged(() if old is None else old.grants, new.grants)
+        before = {grant.name: grant for grant in gone}
         gpus = new.shape.gpus
-        self._use(new.team, gpus * (len(new.grants) - len(before)))
-        for grant in new.grants:
+        self._use(new.team, gpus * (len(come) - len(gone)))
+        for grant in come:
             known = before.pop(grant.name, None)
             if known is grant:
                 continue
@@ -149,6 +151,7 @@ class Meter:
             team = self._teams[name] = _Use(nominal=0, cohort=name)
         before = max(0, team.used - team.nominal)
         team.used += gpus
+        self._lending = None
         self._borrowed += max(0, team.used - team.nominal) - before
 
     def gpus(self, kind: NodeClass) -> tuple[int, ...]:
@@ -181,26 +184,33 @@ class Meter:
         for kind, gpus in self._gpus.items():
             gpu_s = self._gpu_s[kind]
             for part, has in enumerate(gpus):
-                gpu_s[part] += has * seconds
+                if has:
+                    gpu_s[part] += has * seconds
         for team in self._teams.values():
-            own = min(team.used, team.nominal)
-            team.own_gpu_s += own * seconds
-            team.borrowed_gpu_s += (team.used - own) * seconds
+            if team.used:
+                own = min(team.used, team.nominal)
+                team.own_gpu_s += own * seconds
+                team.borrowed_gpu_s += (team.used - own) * seconds
         if self._borrowed:
-            self._lend(seconds)
+            if self._lending is None:
+                self._lending = self._lent()
+            for team, gpus_lent in self._lending:
+                team.lent_gpu_s += gpus_lent * seconds
 
-    def _lend(self, seconds: float) -> None:
-        """Let the teams of each cohort lend what its borrowers have, in proportion to what each left unused."""
+    def _lent(self) -> list[tuple[_Use, float]]:
+        """Return how much each team lends of what its cohort's borrowers have: in proportion to what it left unused."""
         borrowed: dict[str, int] = defaultdict(int)
         unused: dict[str, int] = defaultdict(int)
         for team in self._teams.values():
             borrowed[team.cohort] += max(0, team.used - team.nominal)
             unused[team.cohort] += max(0, team.nominal - team.used)
+        found: list[tuple[_Use, float]] = []
         for team in self._teams.values():
             left = unused[team.cohort]
             if left:
                 share = min(1.0, borrowed[team.cohort] / left)
-                team.lent_gpu_s += max(0, team.nominal - team.used) * share * seconds
+                found.append((team, max(0, team.nominal - team.used) * share))
+        return found
 
     def span(self, now: float) -> Iterator[ClassSpan | TeamSpan]:
         """Yield what everybody had since the span began, and begin the next one."""

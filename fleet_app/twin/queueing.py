@@ -9,6 +9,7 @@ At a >= slots the queue grows without end, and every request is late.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 
 def late_share(rate: float, slot_rate: float, slots: int, objective_s: float) -> float:
@@ -23,10 +24,19 @@ def late_share(rate: float, slot_rate: float, slots: int, objective_s: float) ->
 
 def waiting_share(load: float, slots: int) -> float:
     """Return the share of requests that have to wait at all: Erlang C, by the recursion of Erlang B."""
-    blocked = 1.0
-    for server in range(1, slots + 1):
-        blocked = load * blocked / (server + load * blocked)
-    return slots * blocked / (slots - load * (1.0 - blocked))
+    known = _blocked(load)
+    blocked = known[-1]
+    for server in range(len(known), slots + 1):
+        busy = load * blocked
+        blocked = busy / (server + busy)
+        known.append(blocked)
+    return slots * known[slots] / (slots - load * (1.0 - known[slots]))
+
+
+@lru_cache(maxsize=64)
+def _blocked(load: float) -> list[float]:
+    """Return Erlang B for no server, one, and so on, as far as anybody asked: servers change more often than load."""
+    return [1.0]
 
 
 def replicas_for(rate: float, slot_rate: float, slots: int, busy: float) -> int:

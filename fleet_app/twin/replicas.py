@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import ceil
 
@@ -74,30 +75,30 @@ def _follow(world: World, serving: Serving) -> None:
     service = world.fleet.services[serving.traffic.service.name]
     more = service.wanted - len(serving.ready) - len(serving.missing)
     serving.missing.extend([world.now] * more)
-    for _ in range(-more):
-        if serving.missing:
-            serving.missing.pop()
-        else:
-            service = _ended(world, serving, service)
-    _entered(world, serving, service)
+    for _ in range(min(-more, len(serving.missing))):
+        serving.missing.pop()
+    surplus = len(serving.ready) - service.wanted
+    _entered(world, serving, _ended(world, serving, service, surplus) if surplus > 0 else service)
 
 
-def _ended(world: World, serving: Serving, service: Service) -> Service:
-    """Let the replica end that came last, those that do not answer yet first; it may be there for a moment more."""
-    name = min(reversed(serving.ready), key=lambda one: serving.ready[one])
-    _forget(serving, name)
-    if serving.traffic.stops_s > 0.0:
-        world.agenda.put(world.now + serving.traffic.stops_s, What.VACATED, f"{service.name}/{name}")
-        return service
-    return _idle(world, service, name)
+def _ended(world: World, serving: Serving, service: Service, count: int) -> Service:
+    """Let so many replicas end, those that came last first, and those that do not answer yet before all others.
+
+    They may be there for a moment more.
+    """
+    latest = list(reversed(serving.ready))
+    latest.sort(key=serving.ready.__getitem__)
+    for name in latest[:count]:
+        _forget(serving, name)
+        if serving.traffic.stops_s > 0.0:
+            world.agenda.put(world.now + serving.traffic.stops_s, What.VACATED, f"{service.name}/{name}")
+    return service if serving.traffic.stops_s > 0.0 else _idle(service, set(latest[:count]))
 
 
-def _idle(world: World, service: Service, name: str) -> Service:
-    """Let a grant have nobody in it any more."""
-    grants = (replace(one, occupied=False) if one.name == name else one for one in service.grants)
-    new = replace(service, grants=tuple(grants))
-    world.fleet.put_service(new)
-    return new
+def _idle(service: Service, names: AbstractSet[str]) -> Service:
+    """Return a service in whose grants of these names nobody is any more."""
+    grants = [replace(one, occupied=False) if one.name in names else one for one in service.grants]
+    return replace(service, grants=tuple(grants))
 
 
 def vacated(world: World, which: str) -> None:
@@ -106,7 +107,7 @@ def vacated(world: World, which: str) -> None:
     serving, service = world.serving[name], world.fleet.services[name]
     if grant not in serving.ready:
         settle(world, serving)
-        _entered(world, serving, _idle(world, service, grant))
+        _entered(world, serving, _idle(service, {grant}))
 
 
 def _forget(serving: Serving, name: str) -> None:
@@ -115,7 +116,7 @@ def _forget(serving: Serving, name: str) -> None:
 
 
 def _entered(world: World, serving: Serving, service: Service) -> None:
-    """Let a replica start in every idle grant that one waits for."""
+    """Let a service have these grants, and a replica start in every idle one that one waits for."""
     grants = list(service.grants)
     for place, grant in enumerate(grants):
         if not serving.missing:
@@ -127,7 +128,7 @@ def _entered(world: World, serving: Serving, service: Service) -> None:
             delay_s = world.chance.seconds(serving.traffic.start_s, service.name, grant.name)
             delay_s += pull_s(world, service.artifacts, (grant.node,)) if service.artifacts else 0.0
             world.agenda.put(world.now + delay_s, What.READY, f"{service.name}/{grant.name}")
-    if tuple(grants) != service.grants:
+    if tuple(grants) != world.fleet.services[service.name].grants:
         world.fleet.put_service(replace(service, grants=tuple(grants)))
 
 
@@ -158,9 +159,7 @@ def granted(world: World, name: str, node: str, card: int | None = None) -> None
     settle(world, serving)
     world.fleet.grants_made += 1
     grant = Grant(name=f"grant-{world.fleet.grants_made:07}", node=node, card=card)
-    new = life.with_grant(service, grant)
-    world.fleet.put_service(new)
-    _entered(world, serving, new)
+    _entered(world, serving, life.with_grant(service, grant))
 
 
 def taken_back(world: World, name: str, grant: str) -> None:

@@ -178,6 +178,9 @@ class Run:
                 return False
             self.events += 1
             _TO_WORKLOADS[what](world, name)
+        elif what is What.DUE and name:
+            told = world.fleet.workloads.get(name)
+            return told is not None and told.deadline_at == world.now
         elif what in _TO_OTHERS:
             self.events += 1
             _TO_OTHERS[what](world, name)

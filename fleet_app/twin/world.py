@@ -103,10 +103,10 @@ class World:
         self.holds: tuple[Hold, ...] = ()
         self.woken = False
 
-    def due(self, at: float | None) -> None:
-        """Let something be decided at a moment, if it is not past."""
+    def due(self, at: float | None, whose: str = "") -> None:
+        """Let something be decided at a moment, if it is not past: a deadline only if it is still `whose` it is now."""
         if at is not None and at > self.now:
-            self.agenda.put(at, What.DUE, "")
+            self.agenda.put(at, What.DUE, whose)
 
     def may_be_cut_short(self, job: Job) -> bool:
         """Return whether it matters when a job saves its work: whether anybody could end it before it ends."""

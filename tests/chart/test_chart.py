@@ -125,6 +125,10 @@ REFUSED = {
     "a key that there is not": (("--set", "nodes.nmae=pod"), "nmae"),
     "a root user": (("--set", "user=0"), "user"),
     "Ray asking for a token that there is not": (("--set", "auth.ray=true", "--set", "auth.enabled=false"), "auth.ray"),
+    "pods that KubeRay replaces when a template changes": (
+        ("--set", "rayClusterSpec.upgradeStrategy.type=Recreate"),
+        "KubeRay deletes all pods, those of gangs too",
+    ),
     "two rows of one domain and shape": (("-f", "tests/chart/twice.yaml"), "two rows make the worker group"),
 }
 

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import promql_parser
 import pytest
 import yaml
 
@@ -49,6 +50,13 @@ def test_things_are_called_as_everybody_expects(render):
         assert variables[names.CLUSTER_VARIABLE]["value"] == RELEASE
         assert names.NAMESPACE_VARIABLE in variables
         assert {"name": "home", "mountPath": names.HOME} in container["volumeMounts"]
+
+
+def test_kuberay_finds_the_gateway_s_token_under_the_key_that_it_looks_for(render):
+    """`auth_token`, of ray-operator's RAY_AUTH_TOKEN_SECRET_KEY."""
+    data = named(render(), "Secret", names.token_secret(RELEASE))["data"]
+    assert data.keys() == {"token", "auth_token"}
+    assert data["token"] == data["auth_token"]
 
 
 def test_the_attendant_is_told_what_is_mounted(render):
@@ -211,6 +219,8 @@ def test_the_dashboard_shows_what_the_gateway_exports(render):
     )
     assert {metric for expression in shown for metric in re.findall(r"fleet_[a-z_]+", expression)} == exported
     assert all(f'namespace="{NAMESPACE}"' in expression for expression in shown)
+    for expression in shown:
+        assert promql_parser.parse(expression), "Prometheus takes it"
 
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -129,6 +129,27 @@ def test_classes_are_on_nodes_of_their_own(render):
             assert apart["labelSelector"]["matchLabels"] == {names.CLUSTER_LABEL: "fleet", names.CLASS_LABEL: other}
 
 
+UNITS = {"Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+RAYS_SHARE, RAYS_MOST, RAYS_LEAST = 0.3, 200 * 10**9, 10 * 10**9
+
+
+def size(quantity: str) -> int:
+    return int(quantity[:-2]) * UNITS[quantity[-2:]]
+
+
+@pytest.mark.parametrize("options", ALL.values(), ids=ALL)
+def test_ray_s_object_store_fits_into_shared_memory(render, options):
+    """As Ray sizes it (ray._private.utils.resolve_object_store_memory); what does not fit is on the disk."""
+    for name, template in templates(render(*options)):
+        for container in template["spec"]["containers"]:
+            if "/dev/shm" in {mount["mountPath"] for mount in container.get("volumeMounts", [])}:
+                (volume,) = (each["emptyDir"] for each in template["spec"]["volumes"] if each["name"] == "shared-mem")
+                memory = size(container["resources"]["limits"]["memory"])
+                shared = size(volume["sizeLimit"]) if "sizeLimit" in volume else memory
+                store = min(memory * RAYS_SHARE, RAYS_MOST, max(RAYS_LEAST, shared * 0.95))
+                assert store <= shared, name
+
+
 EVERY_TOLERATION = (
     *("--set", "nodes.tolerations[0].operator=Exists", "--set", "head.tolerations[0].operator=Exists"),
     *("--set", "redis.enabled=true"),

@@ -41,6 +41,16 @@ def test_an_audit_of_the_chart_would_find_something(render, tmp_path: Path):
     assert "K5" in done.stdout
 
 
+def test_an_audit_of_a_chart_that_brings_a_service_s_objects_to_a_job_finds_those_two(helm):
+    """`helm template ... | fleet audit -`."""
+    copied = "rendered=clusters/kubernetes/copied-from-a-service.yaml"
+    text = helm("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--set-file", copied)
+    done = CliRunner().invoke(app, ["audit", "-", "--json", "-n", NAMESPACE], input=text)
+    assert done.exit_code == 1
+    found = [(each["rule"], each["kind"], each["name"]) for each in json.loads(done.stdout)["findings"]]
+    assert found == [("K1", "PodDisruptionBudget", "trainer"), ("K2", "HorizontalPodAutoscaler", "trainer")]
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_is_rendered_from_the_policy_goes_along_with_the_release(render, name, tmp_path: Path):
     """As NOTES.txt says it: the parts that the chart does not make itself."""

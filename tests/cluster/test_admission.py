@@ -23,6 +23,7 @@ from fleet_app.render.objects import dump
 from fleet_app.render.site import Site
 from tests import manifests
 from tests.cluster.bed.client import Cluster, CommandError
+from tests.cluster.fleets import ROOT
 from tests.manifests import Object
 
 SITE = Site(cluster=f"admit-{os.getpid()}", namespace=f"admit-{os.getpid()}")
@@ -34,6 +35,10 @@ GUARDS = guards(SITE, POLICY)
 OLD_CLUSTER = manifests.ray_cluster(manifests.group(annotations={}), name="old")
 OLD_DEPLOYMENT = {**manifests.owner_of("Deployment", annotations={}), "metadata": {"name": "old"}}
 OLD_BUDGET = {**manifests.budget({}), "metadata": {"name": "old"}}
+
+
+# And what somebody copied from a service to a training Job.
+COPIED = (ROOT / "clusters/kubernetes/copied-from-a-service.yaml").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,9 @@ def guarded(api: Cluster) -> Iterator[Guarded]:
     try:
         for thing in (OLD_CLUSTER, OLD_DEPLOYMENT, OLD_BUDGET):
             api.apply(ours(thing), namespace=SITE.namespace)
+        for thing in yaml.safe_load_all(COPIED):
+            thing["metadata"]["namespace"] = ELSEWHERE
+            api.apply(thing)
         api.kubectl("apply", "--server-side", "--filename=-", stdin=rendered)
         for guard, refused in PROOFS.items():
             api.wait_until(lambda refused=refused: "(K" in found.refusal(refused), f"the guard {guard}", 60)
@@ -268,10 +276,15 @@ def test_the_audit_finds_what_is_there_and_nothing_of_what_is_good(guarded: Guar
         timeout=120,
     )
     assert done.returncode == 1, done.stderr
-    found = [each for each in json.loads(done.stdout)["findings"] if each["namespace"] == SITE.namespace]
+    findings = json.loads(done.stdout)["findings"]
+    found = [each for each in findings if each["namespace"] == SITE.namespace]
     assert {(each["rule"], each["kind"], each["name"]) for each in found} >= {
         ("K1", "PodDisruptionBudget", "old"),
         ("K4", "Deployment", "old"),
         ("K5", "RayCluster", "old"),
     }
     assert {each["name"] for each in found} == {"old"}
+    assert [(each["rule"], each["kind"], each["name"]) for each in findings if each["namespace"] == ELSEWHERE] == [
+        ("K1", "PodDisruptionBudget", "trainer"),
+        ("K2", "HorizontalPodAutoscaler", "trainer"),
+    ]

@@ -16,6 +16,7 @@ import yaml
 from fleet_app.adapters import kube_nodes
 from fleet_app.adapters.kube_client import JSON_PATCH, Kube
 from fleet_app.adapters.kube_pools import RAY, KubePools
+from fleet_app.arbiter.ports import PoolsWish
 from fleet_app.render import names
 from tests.clock import Clock
 from tests.cluster.bed.client import Cluster
@@ -48,6 +49,22 @@ class Release:
             group["groupName"]: (group["replicas"], group["template"]["spec"]["containers"][0]["image"])
             for group in spec["workerGroupSpecs"]
         }
+
+    def operate(self) -> None:
+        """Wait until the operator has gone by what the RayCluster says now: it makes a pod of serving's anew."""
+        (old,) = self.workers("serving-s1-l1")
+        self.delete(old)
+        self.cluster.wait_until(lambda: self.workers("serving-s1-l1") not in ([], [old]), "a successor")
+
+    def workers(self, group: str) -> list[str]:
+        """Return the pods of a group, by name."""
+        chosen = f"--selector=ray.io/cluster={NAME},ray.io/group={group}"
+        items = self.cluster.get("pods", chosen, f"--namespace={self.namespace}")["items"]
+        return sorted(pod["metadata"]["name"] for pod in items)
+
+    def delete(self, pod: str) -> None:
+        """Delete a pod, as somebody who renews it does."""
+        self.cluster.kubectl("delete", "pod", pod, f"--namespace={self.namespace}")
 
     def pods(self) -> dict[str, str]:
         """Return the image of each pod of Ray's, by name."""
@@ -100,6 +117,54 @@ def test_an_upgrade_replaces_no_pod_takes_no_node_away_and_does_not_conflict(rel
     release.upgrade(training=4, tag="three")
     assert after.items() <= release.pods().items()
     kube.close()
+
+
+def test_groups_that_are_to_be_smaller_lose_the_pods_that_the_arbiter_names_and_no_other(release: Release) -> None:
+    kube = Kube.of_file(release.cluster.kubeconfig)
+    pools = KubePools(lambda: kube, NAME, release.namespace, Clock())
+    release.upgrade(training=3, tag="one")
+    pools.turn()
+    release.cluster.wait_until(lambda: len(release.workers("training-s1-l1")) == 3, "three of training's")
+    pools.turn()  # and gives up what it owns of the RayCluster by that
+    busy, *others = release.workers("training-s1-l1")
+
+    # An upgrade alone takes nobody away.
+    release.upgrade(training=1, tag="one")
+    release.operate()
+    pools.turn()
+    assert release.groups()["training-s1-l1"][0] == 3
+    assert release.workers("training-s1-l1") == [busy, *others]
+    before = release.pods()
+
+    # The arbiter names those that are empty; one that a gang holds is never among them.
+    pools.want(PoolsWish(held_pods={busy: "llm"}, leavers=(busy, *others)))
+    pools.turn()
+    assert "the held list names it" in str(pools.observe())
+    release.cluster.wait_until(lambda: release.workers("training-s1-l1") == [busy], "the others to be gone")
+    assert release.pods() == {name: image for name, image in before.items() if name not in others}
+
+    # And none beyond what the chart says, whatever is wished.
+    pools.want(PoolsWish(leavers=(busy,)))
+    pools.turn()
+    release.operate()
+    assert (release.groups()["training-s1-l1"][0], release.workers("training-s1-l1")) == (1, [busy])
+    kube.close()
+
+
+def test_after_an_upgrade_to_another_image_only_what_is_made_anew_is_of_it(release: Release) -> None:
+    (gang,), (head,) = release.workers("training-s1-l1"), release.workers("headgroup")
+    release.upgrade(training=1, tag="two")
+    # A worker's pod that goes: its successor is of the new image, and nobody else is touched.
+    release.operate()
+    after = release.pods()
+    assert (after[gang], after[head]) == ("fleet:one", "fleet:one")
+    assert sorted(after.values()) == ["fleet:one", "fleet:one", "fleet:two"]
+    # The head is renewed by deleting its pod: the workers stay who they are.
+    release.delete(head)
+    release.cluster.wait_until(lambda: len(release.pods()) == 3 and head not in release.pods(), "another head")
+    workers = {name: image for name, image in after.items() if name != head}
+    assert workers.items() <= release.pods().items()
+    assert sorted(release.pods().values()) == ["fleet:one", "fleet:two", "fleet:two"]
 
 
 def test_the_token_outlives_an_upgrade_and_nothing_outlives_the_release(release: Release) -> None:

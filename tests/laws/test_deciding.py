@@ -16,7 +16,7 @@ from tests.laws.effort import tries
 from tests.strategies import contested, crowded, fleets
 from tests.virtual import Fleet, plan_of
 
-FOUND_OUT = {"waiting", "memo", "_known", "members", "_sound"}
+FOUND_OUT = {"waiting", "memo", "_known", "members", "_sound", "calendar"}
 """What is in no order, or only found out later."""
 
 
@@ -25,11 +25,11 @@ def plain(fleet: Fleet) -> Fleet:
     keep = [one for one in fleet.workloads if one.minimum is None and one.slice is None]
     ordering = replace(fleet.policy.ordering, ageing_s=None)
     quotas = tuple(replace(quota, flavors=()) for quota in fleet.policy.quotas)
-    rules = replace(fleet.policy, ordering=ordering, quotas=quotas, slicing=None, boundary=None)
+    rules = replace(fleet.policy, ordering=ordering, quotas=quotas, slicing=None)
     nodes = tuple(replace(node, cards=()) for node in fleet.nodes)
     services = tuple(one for one in fleet.services if one.slice is None)
     known = replace(fleet, policy=rules, nodes=nodes, workloads=tuple(keep), services=services)
-    return replace(known, bookings=(), crossings=(), departures=(), usage=())
+    return replace(known, crossings=(), departures=(), usage=())
 
 
 def some() -> st.SearchStrategy[Fleet]:
@@ -72,10 +72,14 @@ def shown(value: object) -> object:
 def test_a_ledger_that_follows_is_the_one_that_enters_everything(fleet):
     state = fleet.state
     want = Ledger(replace(state, quarantines=()), fleet.policy, fleet.now)
-    found = Following(books(fleet), fleet.now, want.waiting, alike=False)
+    found = Following(books(fleet), fleet.now, want.waiting, bookings=state.bookings, alike=False)
     assert vars(found).keys() - {"_sound"} == vars(want).keys()
     for part in sorted(vars(want).keys() - FOUND_OUT):
         assert shown(getattr(found, part)) == shown(getattr(want, part)), part
+    assert (found.calendar is None) is (want.calendar is None)
+    if want.calendar is not None and found.calendar is not None:
+        for part in ("bookings", "past", "on", "firm", "lodgers", "room"):
+            assert shown(getattr(found.calendar, part)) == shown(getattr(want.calendar, part)), part
     assert list(found.nodes) == list(want.nodes)
 
 

@@ -231,11 +231,11 @@ def followed(given: Scenario) -> Scenario:
     """Return the scenario without what is decided from all facts every time, so that nothing hides what is left out."""
     quotas = tuple(replace(quota, flavors=()) for quota in given.policy.quotas)
     ordering = replace(given.policy.ordering, ageing_s=None)
-    rules = replace(given.policy, quotas=quotas, ordering=ordering, slicing=None, boundary=None)
+    rules = replace(given.policy, quotas=quotas, ordering=ordering, slicing=None)
     jobs = [job for job in given.jobs if job.workload.minimum is None and job.workload.slice is None]
     traffic = tuple(one for one in given.traffic if one.service.slice is None)
     nodes = tuple(replace(node, cards=()) for node in given.nodes)
-    return replace(given, policy=rules, jobs=tuple(jobs), traffic=traffic, nodes=nodes, bookings=())
+    return replace(given, policy=rules, jobs=tuple(jobs), traffic=traffic, nodes=nodes)
 
 
 def strict(given: Scenario) -> Scenario:

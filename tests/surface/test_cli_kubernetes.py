@@ -81,6 +81,17 @@ def test_findings_are_a_table_with_what_to_do_beside_it_and_exit_code_1():
     assert done.stderr.endswith("2 findings in 2 objects\n")
 
 
+def test_what_somebody_copied_from_a_service_to_a_training_job_is_found_and_nothing_else():
+    done = fleet("audit", "-", "--json", stdin=(CLUSTERS / "kubernetes/copied-from-a-service.yaml").read_text())
+    found = json.loads(done.stdout)["findings"]
+    assert done.exit_code == 1
+    assert [(each["rule"], each["kind"], each["namespace"], each["name"]) for each in found] == [
+        ("K1", "PodDisruptionBudget", "research", "trainer"),
+        ("K2", "HorizontalPodAutoscaler", "research", "trainer"),
+    ]
+    assert "scales Job trainer and may change the size of a gang" in found[1]["message"]
+
+
 def test_nothing_found_is_exit_code_0_and_says_how_much_was_looked_at():
     done = fleet("audit", "-", stdin=GOOD)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no findings in 2 objects\n")

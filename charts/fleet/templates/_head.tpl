@@ -74,7 +74,7 @@ spec:
         {{- include "fleet.tokenMount" . | indent 8 }}
   volumes:
     - name: shared-mem
-      emptyDir: {medium: Memory, sizeLimit: {{ .Values.head.sharedMemory }}}
+      emptyDir: {medium: Memory{{ with .Values.head.sharedMemory }}, sizeLimit: {{ . }}{{ end }}}
     - name: home
       {{- if .Values.journal.enabled }}
       persistentVolumeClaim: {claimName: {{ .Values.journal.existingClaim | default (printf "%s-journal" .Release.Name) }}}

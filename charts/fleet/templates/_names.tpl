@@ -13,6 +13,9 @@
 {{- fail (printf "classes.%s.priorityClass: the policy has no class %q; it has %s" $class $settings.priorityClass (keys $classes | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- end -}}
+{{- if eq (dig "upgradeStrategy" "type" "None" .Values.rayClusterSpec) "Recreate" -}}
+{{- fail "rayClusterSpec.upgradeStrategy: with Recreate KubeRay deletes all pods, those of gangs too, whenever a template changes: leave it out" -}}
+{{- end -}}
 {{- if and .Values.auth.ray (not .Values.auth.enabled) -}}
 {{- fail "auth.ray: Ray can only ask for the token that there is: set auth.enabled" -}}
 {{- end -}}

@@ -135,7 +135,7 @@ template:
           {{- end }}
     volumes:
       - name: shared-mem
-        emptyDir: {medium: Memory, sizeLimit: {{ $shape.sharedMemory | default $root.Values.workers.sharedMemory }}}
+        emptyDir: {medium: Memory{{ with $shape.sharedMemory | default $root.Values.workers.sharedMemory }}, sizeLimit: {{ . }}{{ end }}}
       {{- include "fleet.volumes" $root | nindent 6 }}
       {{- with $root.Values.workers.volumes }}
       {{- toYaml . | nindent 6 }}

@@ -14,6 +14,8 @@ Rows = tuple[Cells, Sequence[Cells]]
 """The headings of a table, and its rows."""
 
 UNKNOWN = "-"
+LONG_S = 600.0
+"""From how many seconds on a time is said in larger units."""
 MOST_TIMES = 10.0
 """A change of more than so many times what there was is not said in per cent."""
 
@@ -98,6 +100,8 @@ def number(value: float, unit: str, sign: str = "") -> str:
     """Return a number with its unit."""
     if unit == "share":
         return f"{value:{sign}.4%}"
+    if unit == "s" and abs(value) >= LONG_S:
+        return f"{'-' if value < 0 else sign}{spoken(abs(value))}"
     if unit == "s":
         return f"{value:{sign},.1f} s"
     digits = 2 if unit in {"money", "GPU-h", "GPU-min"} and 0.0 < abs(value) < 10.0 else 0

@@ -12,6 +12,8 @@ Chart = dict[str, Any]
 """A plotly figure: `data` and `layout`."""
 
 DAY_S = 86_400.0
+INSIDE = 0.12
+"""From what part of the whole on a bar is large enough to have its number inside."""
 COLOURS = {
     "serving": "#2563eb",
     "training": "#0f766e",
@@ -71,7 +73,8 @@ def waterfall(figures: Figures) -> Chart:
             "y": [amount for _, amount, _ in steps],
             "measure": [measure for _, _, measure in steps],
             "text": [amount_text(size) for size in sizes],
-            "textposition": "outside",
+            "textposition": ["inside" if size > INSIDE * money.idle_unlent else "outside" for size in sizes],
+            "insidetextanchor": "middle",
             "cliponaxis": False,
             "decreasing": {"marker": {"color": COLOURS["lent"]}},
             "totals": {"marker": {"color": "#6b7280"}},
@@ -80,7 +83,8 @@ def waterfall(figures: Figures) -> Chart:
         }
     ]
     chart = _chart(data, "money", None)
-    chart["layout"]["yaxis"]["range"] = [0, max(1.0, money.idle_unlent * 1.15)]
+    # What a small bar says stands below it, and should not stand in the names of the bars.
+    chart["layout"]["yaxis"]["range"] = [-0.12 * max(1.0, money.idle_unlent), 1.05 * max(1.0, money.idle_unlent)]
     return chart
 
 

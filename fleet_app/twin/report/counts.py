@@ -14,7 +14,10 @@ from fleet_app.twin.report.spread import spread
 
 @dataclass(slots=True)
 class Attempt:
-    """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short."""
+    """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short.
+
+    `serving_share` is the share of its nodes that are serving's, `cut_on_serving` that of those that it had last.
+    """
 
     team: str
     kind: Kind
@@ -25,6 +28,7 @@ class Attempt:
     sm_active: float | None = None
     tflops: float | None = None
     serving_share: float = 0.0
+    cut_on_serving: float = 0.0
 
 
 @dataclass(slots=True)

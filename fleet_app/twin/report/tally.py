@@ -6,7 +6,7 @@ Knows records. Does not know how figures are shown, nor the engine beyond the na
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
@@ -77,6 +77,7 @@ class Tally:
         self._about = about
         self._settled_at = about.began_at + min(SETTLES_S, about.lasted_s / 10)
         self._here: dict[str, Attempt] = {}
+        self._class_of = dict(about.class_of_node)
         self._teams: defaultdict[str, TeamCount] = defaultdict(TeamCount)
         self._classes: dict[NodeClass, ClassCount] = {kind: ClassCount() for kind in NodeClass}
         self._services: defaultdict[str, ServiceCount] = defaultdict(ServiceCount)
@@ -119,7 +120,8 @@ class Tally:
         here = self._here[one.workload]
         here.started_at = one.at
         if here.cut_by is not None and here.admitted_at is not None:
-            self._cost(here, here.cut_by, restarting=(one.at - here.admitted_at) * here.gpus)
+            cost = Cut(restarting=(one.at - here.admitted_at) * here.gpus)
+            self._cost(here, here.cut_by, here.cut_on_serving, cost)
             here.cut_by = None
 
     @tell.register
@@ -132,7 +134,7 @@ class Tally:
     @tell.register
     def _(self, one: Shrunk) -> None:
         here = self._here[one.workload]
-        self._cost(here, Cause.DRAINED, leaving=(one.at - one.asked_at) * one.gpus)
+        self._cost(here, Cause.DRAINED, self._on_serving(one.nodes), Cut(leaving=(one.at - one.asked_at) * one.gpus))
         self._given_back.append(one.at - one.asked_at)
 
     @tell.register
@@ -140,7 +142,7 @@ class Tally:
         here = self._here[one.workload]
         leaving_s = 0.0 if one.asked_at is None else one.at - one.asked_at
         self._cuts[one.cause].count += 1
-        self._cost(here, one.cause, lost=one.lost_gpu_s, leaving=leaving_s * one.gpus)
+        self._cost(here, one.cause, here.serving_share, Cut(lost=one.lost_gpu_s, leaving=leaving_s * one.gpus))
         if one.cause is Cause.DRAINED:
             self._given_back.append(leaving_s)
         team = self._teams[here.team]
@@ -148,7 +150,8 @@ class Tally:
         team.breaks += one.broke
         self._worked(here, one.at, lost_gpu_s=one.lost_gpu_s + leaving_s * one.gpus)
         self._bar(one.workload, here, one.at, str(one.cause))
-        here.admitted_at, here.started_at, here.cut_by = None, None, one.cause
+        here.admitted_at, here.started_at = None, None
+        here.cut_by, here.cut_on_serving = one.cause, here.serving_share
 
     @tell.register
     def _(self, one: Ended) -> None:
@@ -163,15 +166,14 @@ class Tally:
         self._still[size_of(one.gpus)] += 1
         self._teams[one.team].still += 1
 
-    def _cost(
-        self, here: Attempt, cause: Cause, *, lost: float = 0.0, leaving: float = 0.0, restarting: float = 0.0
-    ) -> None:
+    def _cost(self, here: Attempt, cause: Cause, on_serving: float, cost: Cut) -> None:
+        """Count what a cut cost; what is lent is counted on serving's nodes, and so is what preemption costs of it."""
         cut = self._cuts[cause]
-        cut.lost += lost
-        cut.leaving += leaving
-        cut.restarting += restarting
+        cut.lost += cost.lost
+        cut.leaving += cost.leaving
+        cut.restarting += cost.restarting
         if here.kind is Kind.BACKFILL and cause in PREEMPTED:
-            self._tax_gpu_s += lost + leaving + restarting
+            self._tax_gpu_s += (cost.lost + cost.leaving + cost.restarting) * on_serving
 
     def _worked(self, here: Attempt, at: float, lost_gpu_s: float = 0.0) -> None:
         if here.admitted_at is None:
@@ -191,9 +193,9 @@ class Tally:
             if share:
                 count(self._classes[kind].effort, held.times(share))
 
-    def _on_serving(self, nodes: tuple[str, ...]) -> float:
-        classes = self._about.class_of_node
-        return sum(classes.get(name) is NodeClass.SERVING for name in nodes) / len(nodes) if nodes else 0.0
+    def _on_serving(self, nodes: Sequence[str]) -> float:
+        """Return the share of some nodes that are serving's."""
+        return sum(self._class_of.get(name) is NodeClass.SERVING for name in nodes) / len(nodes) if nodes else 0.0
 
     def _bar(self, name: str, here: Attempt, at: float, ended: str) -> None:
         if here.admitted_at is None:
@@ -259,6 +261,7 @@ class Tally:
     @tell.register
     def _(self, one: Crossed) -> None:
         self._happened[f"nodes gone over to {one.to}"] += 1
+        self._class_of[one.node] = one.to
 
     @tell.register
     def _(self, one: Booked) -> None:

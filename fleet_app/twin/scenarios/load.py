@@ -14,7 +14,7 @@ from typing import assert_never
 import yaml
 from pydantic import ValidationError
 
-from fleet_app.engine.calendar import BookingAsk
+from fleet_app.engine.calendar import BookingAsk, Transfer
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Service
@@ -122,6 +122,7 @@ def _problems(file: ScenarioFile, policy: PolicyFile) -> Iterable[Problem]:
         yield from _commits(file.commits, policy)
     for number, work in enumerate(file.work):
         yield from _problems_of(work, ("work", number), known)
+    yield from _problems_of_bookings(file.bookings, known)
     for kind, names in (("demand", [one.name for one in file.demand]), ("work", [one.name for one in file.work])):
         for place, name in enumerate(names):
             if name in names[:place]:
@@ -157,6 +158,16 @@ def _problems_of(work: Work, path: Where, known: set[str]) -> Iterable[Problem]:
             "Add `shapes: [{nodes: 1}]`, or come from a history",
         )
         yield Problem(path=path, what=what, fix=fix)
+
+
+def _problems_of_bookings(bookings: Iterable[Booking], known: set[str]) -> Iterable[Problem]:
+    """Yield where a booking names a team that the policy does not know: whose it is, or who lends to it."""
+    for number, booking in enumerate(bookings):
+        if booking.team not in known:
+            yield _no_team(("bookings", number, "team"), booking.team, known)
+        for place, transfer in enumerate(booking.transfers):
+            if transfer.lender not in known:
+                yield _no_team(("bookings", number, "transfers", place, "lender"), transfer.lender, known)
 
 
 def _no_team(path: Where, team: str, known: set[str]) -> Problem:
@@ -254,6 +265,9 @@ def _booking(one: Booking, fleet: Machines) -> Asked:
         end_at=one.until,
         within=one.within,
         most_domains=one.most_domains,
+        transfers=tuple(
+            Transfer(lender=each.lender, gpus=each.gpus, approved_by=each.approved_by) for each in one.transfers
+        ),
         asked_by="scenario",
     )
     return Asked(at=one.asked, ask=ask)

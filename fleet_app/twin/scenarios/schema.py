@@ -173,7 +173,10 @@ class Coming(Section):
 
 
 class Work(Section):
-    """One stream of gangs or backfill jobs; what they ask for is in `shapes`, or in the history that they come from."""
+    """One stream of gangs or backfill jobs; what they ask for is in `shapes`, or in the history that they come from.
+
+    With `max_run` each declares that no attempt has its nodes for longer, and is ended for good then (D5).
+    """
 
     name: Name
     team: Name
@@ -183,9 +186,18 @@ class Work(Section):
     memory: Mebibytes = 64 * 1024
     within: LevelName | None = None
     grace: PositiveSeconds = 120.0
+    max_run: PositiveSeconds | None = None
     shapes: tuple[Shape, ...] = ()
     arrives: Annotated[Fixed | Coming | History, Field(discriminator="source")]
     manners: Manners = Manners()
+
+
+class Transfer(Section):
+    """Nominal that another team gives to a booking while it lasts, and who approved that (C4)."""
+
+    lender: Name
+    gpus: PositiveGpus
+    approved_by: Name
 
 
 class Booking(Section):
@@ -199,6 +211,7 @@ class Booking(Section):
     until: Seconds
     within: LevelName | None = None
     most_domains: Positive = 1
+    transfers: tuple[Transfer, ...] = ()
 
 
 class Breaks(Section):

@@ -93,6 +93,7 @@ def _workload(work: Work, value: int, ask: Ask, number: int) -> Workload:
         bundles=ask.nodes,
         within=work.within,
         grace_s=work.grace,
+        max_run_s=work.max_run,
         movable=work.manners.movable,
     )
 

@@ -280,7 +280,7 @@ def wants(bed: Bed, note: str) -> None:
 WANTED = {
     "more of one pool": ('{"training-l1": 5, "serving-l1": 1}', (5, 1)),
     "more of both": ('{"training-l1": 4, "serving-l1": 2}', (4, 2)),
-    "fewer: that is not done here": ('{"training-l1": 1, "serving-l1": 0}', (3, 1)),
+    "fewer: only the arbiter knows who may go": ('{"training-l1": 1, "serving-l1": 0}', (3, 1)),
     "as many, and one has gone over since": ('{"training-l1": 4, "serving-l1": 0}', (3, 1)),
     "more than have gone over since": ('{"training-l1": 5, "serving-l1": 0}', (4, 1)),
     "more than its most": ('{"training-l1": 50, "serving-l1": 1}', (9, 1)),
@@ -305,6 +305,68 @@ def test_where_ray_s_autoscaler_has_a_say_the_chart_has_none(bed: Bed) -> None:
     wants(bed, '{"training-l1": 5, "serving-l1": 1}')
     bed.settle()
     assert replicas(bed.fake)["training-l1"][0] == 3
+
+
+# Pools that are to have fewer nodes.
+
+
+def lets_go(bed: Bed, *machines: str, **held: str) -> list[str]:
+    """Wish for the pods on these machines to go; `held` are machines whose pods hold something."""
+    leavers = tuple(bed.pod_on(machine) for machine in machines)
+    bed.pools.want(PoolsWish(held_pods={bed.pod_on(each): whose for each, whose in held.items()}, leavers=leavers))
+    return list(leavers)
+
+
+def test_who_is_too_many_and_empty_is_named_and_nobody_comes_in_its_place(bed: Bed) -> None:
+    wants(bed, '{"training-l1": 1, "serving-l1": 1}')
+    gone = lets_go(bed, "m1", "m3")
+    bed.pools.turn()
+    assert replicas(bed.fake)["training-l1"] == (1, gone)
+    assert [pod.name for pod in bed.view().pods if pod.doomed] == gone, "known at once, not at the next look"
+    bed.settle(turns=6)
+    assert bed.fake.deleted == gone
+    assert bed.machines_of("training-l1") == ["m2"]
+    assert replicas(bed.fake) == {"training-l1": (1, []), "serving-l1": (1, []), "serving-l2": (0, [])}
+    assert (bed.view().troubles, managers(bed.fake) in ([], ["helm"])) == ((), True)
+
+
+STAYS = {
+    "who holds something": ('{"training-l1": 1, "serving-l1": 1}', {"m1": "llm"}, "the held list names it"),
+    "who is none too many": ('{"training-l1": 3, "serving-l1": 1}', {}, ""),
+    "who crossed from where it is wanted": ('{"training-l1": 2, "serving-l1": 2}', {}, ""),
+    "of a pool of which the chart says nothing": ('{"serving-l1": 0}', {}, ""),
+}
+
+
+@pytest.mark.parametrize(("note", "held", "says"), STAYS.values(), ids=STAYS)
+def test_who_stays(bed: Bed, note: str, held: dict[str, str], says: str) -> None:
+    wants(bed, note)
+    lets_go(bed, "m1", **held)
+    bed.pools.turn()
+    assert says in str(bed.view().troubles)
+    assert bool(bed.view().troubles) == bool(says)
+    bed.settle()
+    assert bed.fake.doomed == bed.fake.deleted == []
+
+
+def test_of_a_pool_with_a_pod_too_many_nobody_is_named(bed: Bed) -> None:
+    wants(bed, '{"training-l1": 1, "serving-l1": 1}')
+    bed.fake.groups()["training-l1"]["replicas"] = 2
+    lets_go(bed, "m1")
+    bed.pools.turn()
+    assert bed.fake.doomed == []
+    assert "is to have 2" in bed.view().troubles[0]
+    lets_go(bed)
+    bed.pools.turn()
+    assert bed.view().troubles == (), "nobody wishes it any more"
+
+
+def test_who_went_by_itself_is_not_named(bed: Bed) -> None:
+    wants(bed, '{"training-l1": 2, "serving-l1": 1}')
+    lets_go(bed, "m2")
+    _replaced(bed)
+    bed.pools.turn()
+    assert bed.fake.doomed == []
 
 
 def _replaced(bed: Bed) -> None:
@@ -453,6 +515,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("operate"), st.just([])),
     st.tuples(st.just("evict"), st.sampled_from([["m1"], ["m2"], ["m3"], ["m4"]])),
     st.tuples(st.just("look"), st.just([])),
+    st.tuples(st.just("fewer"), st.sampled_from([["m1"], ["m3"], ["m1", "m3"]])),
     st.tuples(st.just("later"), st.just([])),
 )
 
@@ -486,6 +549,11 @@ def test_nothing_is_named_or_deleted_that_was_not_empty(events: list[tuple[str, 
                 there = [p.name for p in view.pods if (p.machine, p.pool) == ("m2", "training-l1")]
                 empty |= set(there)
                 bed.cross("m2", pod=there[0] if there else "")
+            elif what == "fewer":  # the chart comes to want fewer, and the arbiter says who may go
+                wants(bed, '{"training-l1": 1, "serving-l1": 1}')
+                leavers = tuple(pod for machine in detail if (pod := bed.pod_on(machine)))
+                empty |= set(leavers)
+                bed.pools.want(PoolsWish(leavers=leavers))
             bed.clock.at += 1.0
         assert set(fake.doomed) <= empty
         assert set(fake.deleted) - evicted <= empty

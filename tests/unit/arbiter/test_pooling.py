@@ -10,12 +10,22 @@ import pytest
 from fleet_app.arbiter import pods, pooling, pools_file, status
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.inbox import MoveBoundary
+from fleet_app.arbiter.inbox import MoveBoundary, Pause
 from fleet_app.arbiter.notes import What
-from fleet_app.arbiter.ports import NodeView, PodView, PoolsView, PoolsWish, PoolView
+from fleet_app.arbiter.ports import (
+    BundleView,
+    GroupView,
+    MachineView,
+    NodeView,
+    PodView,
+    PoolsView,
+    PoolsWish,
+    PoolView,
+)
 from fleet_app.arbiter.records import Job, Record
+from fleet_app.arbiter.surplus import leavers, over, surplus
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.values import NOTHING, NodeClass
+from fleet_app.engine.values import NOTHING, Crossing, NodeClass
 from fleet_app.policy.load import load_policy, to_engine
 from tests.builders import gang
 from tests.pools import FakePools
@@ -396,6 +406,141 @@ def test_the_counterpart_of_a_pool(others: list[PoolView], want: str | None) -> 
     own = pool("t", "training")
     found = pods.counterpart([own, *others], own, NodeClass.SERVING)
     assert (found.name if found else None) == want
+
+
+# Pools that are to have fewer nodes (N1).
+
+
+def test_a_pool_that_is_to_have_fewer_nodes_gives_up_an_empty_one(pooled: Rig) -> None:
+    pooled.world.behaviours["llm"] = LONG
+    pooled.submit("llm", kind="gang", gpus=4)
+    pooled.run(5.0)
+    (busy,), _ = placed_on(pooled, "llm")
+    pools(pooled).wanted = {"training": 1, "serving": 1}
+    pooled.run(10.0)
+    assert pools(pooled).left == [{"t1": "t2", "t2": "t1"}[busy]]
+    pooled.run(30.0)
+    assert placed_on(pooled, "llm") == ((busy,), Phase.RUNNING)
+    assert len(pools(pooled).left) == 1, "no more than are too many"
+    assert pooled.world.count("kill") == 0
+
+
+def test_where_none_is_empty_work_leaves_as_from_a_closed_machine_and_the_pod_goes_after_it(pooled: Rig) -> None:
+    for name in ("one", "two"):
+        pooled.world.behaviours[name] = MOVES
+        pooled.submit(name, kind="gang", gpus=4)
+    pooled.run(5.0)
+    pools(pooled).wanted = {"training": 1, "serving": 1}
+    pooled.run(5.5)
+    assert [name for name, row in rows(pooled).items() if "is to have fewer nodes" in row] == ["t1"]
+    assert pools(pooled).left == []
+    pooled.run(60.0)
+    assert pools(pooled).left == ["t1"]
+    assert sorted(pooled.phases().values()) == [Phase.QUEUED, Phase.RUNNING]
+    assert pooled.world.count("kill") == 0
+
+
+def test_a_node_that_is_to_go_takes_nothing_new_and_stays_where_more_are_wanted_again(pooled: Rig) -> None:
+    pools(pooled).wanted = {"training": 0, "serving": 1}
+    pools(pooled).answers = False
+    pooled.run(2.0)
+    pools(pooled).answers = True
+    pools(pooled).wanted = {"training": 2, "serving": 1}
+    pooled.world.behaviours["llm"] = LONG
+    pooled.submit("llm", kind="gang", nodes=2, gpus=4)
+    pooled.run(10.0)
+    assert (pools(pooled).left, placed_on(pooled, "llm")[0]) == ([], ("t1", "t2"))
+
+
+def test_while_the_arbiter_is_paused_no_pool_gets_smaller(pooled: Rig) -> None:
+    pooled.run(2.0)
+    pooled.post(Pause())
+    pooled.run(2.0)
+    pools(pooled).wanted = {"training": 0, "serving": 0}
+    pooled.run(10.0)
+    assert pools(pooled).left == []
+
+
+def sized(name: str, nodes: int, wanted: int | None, least: int = 0, leaf: str = "l1") -> PoolView:
+    node_class = name.split("-", maxsplit=1)[0]
+    return replace(pool(name, node_class, leaf), nodes=nodes, wanted=wanted, least=least)
+
+
+OVER = {
+    "as many as are wanted": ([sized("training", 2, 2)], 0),
+    "fewer than are wanted": ([sized("training", 1, 2)], 0),
+    "nobody says": ([sized("training", 2, None)], 0),
+    "more than are wanted": ([sized("training", 4, 1)], 3),
+    "but never fewer than the least": ([sized("training", 4, 1, 2)], 2),
+    "one crossed": ([sized("training", 3, 2), sized("serving", 1, 2)], 0),
+    "one crossed, and fewer are wanted": ([sized("training", 3, 1), sized("serving", 1, 2)], 1),
+    "of both": ([sized("training", 3, 1), sized("serving", 3, 2)], 2),
+    "another domain's are another's": ([sized("training", 3, 2), sized("serving-2", 1, 2, leaf="l2")], 1),
+    "nobody says of the other": ([sized("training", 3, 2), sized("serving", 1, None)], 1),
+}
+
+
+@pytest.mark.parametrize(("found", "want"), OVER.values(), ids=OVER)
+def test_how_many_a_pool_has_too_many(found: list[PoolView], want: int) -> None:
+    assert over(PoolsView(pools=tuple(found)), found[0]) == want
+
+
+def lone(name: str, **more: object) -> PodView:
+    return replace(PodView(name=name, pool="training", machine=f"m-{name}"), **more)  # type: ignore[arg-type]
+
+
+CHOICES = {
+    "one that has no machine yet": ([lone("a"), lone("b", machine="")], {"a": "t1"}, "b"),
+    "one that is no node yet": ([lone("a"), lone("b")], {"a": "t1"}, "b"),
+    "an empty one before one that work is on": ([lone("a"), lone("b")], {"a": "busy", "b": "t2"}, "b"),
+    "one that yields before one that stays": ([lone("a"), lone("b")], {"a": "busy", "b": "lent"}, "b"),
+    "one that is kept free before one that yields": ([lone("a"), lone("b")], {"a": "lent", "b": "kept"}, "b"),
+    "one on a closed machine before its like": ([lone("a"), lone("closed")], {"a": "t1", "closed": "t2"}, "closed"),
+    "by name": ([lone("b"), lone("a")], {"a": "t1", "b": "t2"}, "a"),
+    "not one that goes anyway": ([lone("a", doomed=True), lone("b", ends_at=9.0), lone("c")], {"c": "busy"}, "c"),
+    "one that is away, and held, last": ([lone("held"), lone("b")], {"b": "lent"}, "b"),
+    "not one that crosses": ([lone("crosses"), lone("b")], {"b": "busy"}, "b"),
+}
+
+
+CROSSES = Crossing(
+    node="x",
+    home=NodeClass.TRAINING,
+    was=NodeClass.TRAINING,
+    to=NodeClass.SERVING,
+    gpus=8,
+    asked_at=0.0,
+    who="ada",
+    machine="m-crosses",
+    pool="training",
+)
+
+
+@pytest.mark.parametrize(("there", "nodes", "want"), CHOICES.values(), ids=CHOICES)
+def test_which_pod_is_too_many(there: list[PodView], nodes: dict[str, str], want: str) -> None:
+    big, small_one = gang("big", on=["busy"]), gang("small", on=["lent"], priority=1)
+    book = Book({each.name: Record(workload=each, job=Job(entrypoint="x")) for each in (big, small_one)})
+    book.crossings.put("x", CROSSES)
+    view = PoolsView(
+        at=1.0,
+        pods=tuple(there),
+        machines=(MachineView(name="m-closed", labels={}, cordoned=True),),
+        pools=(sized("training", 2, 1),),
+        held_pods={"held": "big"},
+    )
+    seen = {name: view_of(name) for name in nodes.values()}
+    bundle = BundleView(node_id="kept", shape=NOTHING)
+    kept = GroupView(name="fleet/h/1", group_id="g", state="CREATED", bundles=(bundle,))
+    facts = Facts(
+        now=2.0,
+        pools=view,
+        nodes=seen,
+        groups={"fleet/h/1": kept},
+        pods={name: next(pod for pod in there if pod.name == own) for own, name in nodes.items()},
+    )
+    assert [pod.name for pod in surplus(book, facts, frozenset({1}))] == [want]
+    gone = want if nodes.get(want) in {None, "t1", "t2"} else ""
+    assert leavers(book, facts, frozenset({1})) == ((gone,) if gone else ())
 
 
 # What is shown of it.

@@ -165,6 +165,22 @@ def test_which_node_is_taken(packing: Packing, want: tuple[str, ...]) -> None:
     assert admitted(plan) == {"small": want}
 
 
+SPARED = {
+    "the fullest, where CPUs do not count": (0, 8, "n1"),
+    "where no GPU is left without CPUs, though another is fuller": (4_000, 8, "n2"),
+    "where GPUs without CPUs are used up": (16_000, 1, "n3"),
+}
+
+
+@pytest.mark.parametrize(("cpu_milli_per_gpu", "cpus", "want"), SPARED.values(), ids=SPARED)
+def test_cpus_that_free_gpus_need_are_spared(cpu_milli_per_gpu: int, cpus: int, want: str) -> None:
+    """P13: n1 has 4 GPUs and 16 CPUs, n2 has 6 and 64, n3 has 8 and 100."""
+    fleet = [node("n1", gpus=4, cpus=16), node("n2", gpus=6, cpus=64), node("n3", cpus=100)]
+    parts = [*fleet, gang("g", gpus=1, cpus=cpus)]
+    packing = Packing(cpu_milli_per_gpu=cpu_milli_per_gpu)
+    assert admitted(decide(state(*parts), replace(policy(), packing=packing), 0.0)) == {"g": (want,)}
+
+
 def test_first_fit_too_takes_serving_nodes_first() -> None:
     parts = [node("a"), node("z", serving=True), backfill("b")]
     assert admitted(decide(state(*parts), replace(policy(), packing=Packing(first_fit=True)), 0.0)) == {"b": ("z",)}

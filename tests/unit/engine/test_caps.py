@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine.booking import offer
+from fleet_app.engine.calendar import BookingAsk, Declined
+from fleet_app.engine.caps import Caps
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
 from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason, Shrink
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
+from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.values import Condition
-from tests.builders import backfill, gang, node, policy, service, shape, sliced, state, team
+from tests.builders import backfill, booking, booking_ask, gang, node, policy, service, shape, sliced, state, team
 
 
 def capped(of: Quota, **caps: int) -> Quota:
@@ -217,6 +221,33 @@ def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus
     assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
 
 
+def test_who_leaves_for_a_cap_is_on_that_accelerator() -> None:
+    there = [node(f"a{number}", accelerator="A100") for number in range(2)]
+    own = backfill("own", gpus=8, on=("a0",), started_at=0.0)
+    cheap = backfill("cheap", gpus=8, on=("h0",), started_at=90.0)
+    plan = decide(state(*there, *H100, own, cheap, gang("a", accelerator="A100")), rules(a100=8), 100.0)
+    assert drained(plan) == ["own"]
+
+
+def test_what_comes_free_of_a_cap_is_kept_on_nodes_of_that_accelerator() -> None:
+    plan = decide(state(*A100, *H100[:2], backfill("own", gpus=8, on=("h0",)), gang("a")), rules(h100=8, a100=0), 100.0)
+    assert drained(plan) == ["own"]
+    assert [hold.node for hold in plan.holds] == ["h1"]
+
+
+@pytest.mark.parametrize("named", [None, "H100"], ids=["of any accelerator", "of one that it names"])
+def test_of_several_shapes_what_asks_for_no_gpus_may_be_on_any_node(named: str | None) -> None:
+    """V9, P7: the parameter server finds CPUs only on a node without the capped accelerator."""
+    there = [node(f"h{number}", accelerator="H100", cpus=8) for number in range(2)]
+    beside = [node("c0", gpus=0, cpus=64), node("a0", accelerator="A100", cpus=8)]
+    parts = {"ps": (1, shape(0, cpus=16)), "actors": (1, shape(8, cpus=8))}
+    own = backfill("own", gpus=8, on=("h0",))
+    asks = gang("x", groups=parts, accelerator=named)
+    plan = decide(state(*there, *beside, own, asks), rules(h100=8, a100=0), 100.0)
+    assert drained(plan) == ["own"]
+    assert {hold.node for hold in plan.holds} == {"c0", "h1"}
+
+
 def test_nobody_is_asked_where_all_would_not_be_enough_or_enough_leave_already() -> None:
     firm = [*H100, gang("old", on=("h0",)), backfill("some", gpus=4, on=("h1",)), gang("a")]
     assert drained(decide(state(*firm), rules(h100=12), 100.0)) == []
@@ -318,3 +349,79 @@ def test_slices_are_under_no_cap_of_whole_gpus() -> None:
     under = replace(rules(h100=0), slicing=None)
     assert placed(decide(state(*H100, sliced("job", share=0.5)), under, 10.0)) == {}
     assert decide(state(*H100, backfill("cpu", gpus=0)), under, 10.0).wait_of("cpu") is None
+
+
+def books_of(**caps: int) -> Caps:
+    """Return the caps of team research on these nodes, with nothing used."""
+    entries = rules(**caps).quotas
+    return Caps(QuotaTree.build(entries), {one.name: one for one in (*H100, *A100)}, entries)
+
+
+@pytest.mark.parametrize(("kind", "want"), [("H100", 16), ("A100", 8), ("B200", 0), ("H200", 0)])
+def test_what_somebody_has_of_an_accelerator_is_on_its_nodes(kind: str, want: int) -> None:
+    one = backfill("x", gpus=8, on=("h0", "a0", "h1", "gone"))
+    assert books_of(h100=8).gpus(one, kind) == want
+
+
+def test_who_waits_keeps_what_comes_free_once() -> None:
+    books = books_of(h100=8)
+    for name in ("a", "b", "a"):
+        books.keep(gang(name), "H100")
+    assert [(one.name, kind) for one, kind in books.kept] == [("a", "h100"), ("b", "h100")]
+
+
+def test_what_those_ahead_ask_for_is_lacking_too() -> None:
+    books = books_of(h100=8)
+    assert books.short("research", "H100", 8) == {}
+    assert books.short("research", "H100", 8, [gang("ahead")]) == {"research": 8}
+    assert books.short("research", "H100", 8, [gang("ahead", team="vision")]) == {}
+
+
+def test_what_a_cap_just_allows_waits_for_nodes_and_not_for_ever() -> None:
+    closed = replace(H100[1], condition=Condition.CORDONED)
+    plan = decide(state(H100[0], closed, gang("old", on=("h0",)), gang("a", nodes=2)), rules(h100=16), 10.0)
+    wait = plan.wait_of("a")
+    assert wait is not None
+    assert wait.reason is Reason.NO_ROOM
+
+
+def in_org(**caps: int) -> Policy:
+    """Return a policy under which research and vision share these caps."""
+    return policy(
+        capped(team("org", nominal=64, parent=None), **caps), team("research", nominal=32), team("vision", nominal=32)
+    )
+
+
+BOOKED: dict[str, tuple[list[object], BookingAsk, Policy, tuple[int, int] | None]] = {
+    "a booking up to the number": (H100, booking_ask(count=2), rules(h100=16), None),
+    "above it": (H100, booking_ask(count=3), rules(h100=16), (24, 16)),
+    "with what is booked then": ([*H100, booking("x", "h0")], booking_ask(count=2), rules(h100=16), (24, 16)),
+    "with what is booked at another time": (
+        [*H100, booking("x", "h0", start_at=5000.0, end_at=6000.0)],
+        booking_ask(count=2),
+        rules(h100=16),
+        None,
+    ),
+    "with what another team of the entry has booked": (
+        [*H100, booking("x", "h0", team="vision")],
+        booking_ask(count=2),
+        in_org(h100=16),
+        (24, 16),
+    ),
+    "beside maintenance, which is nobody's": (
+        [*H100, booking("x", "h0", team=None)],
+        booking_ask(count=2),
+        rules(h100=16),
+        None,
+    ),
+    "of an accelerator without a number": (A100, booking_ask(), rules(h100=0), None),
+    "maintenance itself": (H100, booking_ask("shut", "h0", team=None), rules(h100=0), None),
+}
+
+
+@pytest.mark.parametrize(("parts", "ask", "under", "want"), BOOKED.values(), ids=BOOKED)
+def test_a_booking_stays_inside_the_number(
+    parts: list[object], ask: BookingAsk, under: Policy, want: tuple[int, int] | None
+) -> None:
+    answer = offer(state(*parts), under, 0.0, ask)  # type: ignore[arg-type]  # nodes and bookings
+    assert (isinstance(answer, Declined) and (answer.asked, answer.available)) == (want or False), answer

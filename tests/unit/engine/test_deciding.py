@@ -10,14 +10,14 @@ from fleet_app.engine import life
 from fleet_app.engine.deciding import FIRST, Deciding
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, Plan
-from fleet_app.engine.policy import Ordering, Policy
+from fleet_app.engine.policy import Ordering, Policy, Pulls, Source
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import Condition
-from fleet_app.engine.workload import Workload
-from tests.builders import backfill, booking, gang, node, nodes, policy, quarantined, service, team
+from fleet_app.engine.values import Condition, Departure
+from fleet_app.engine.workload import Service, Workload
+from tests.builders import backfill, booking, failure, gang, node, nodes, policy, quarantined, service, team
 
 NOTHING_BESIDE = FleetState()
-STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64))
+STRICT = policy(team("research", nominal=64, strict=True), team("vision", nominal=64), team("serving", nominal=8))
 
 
 def deciding(rules: Policy, *waiting: Workload, count: int = 1) -> Deciding:
@@ -147,12 +147,78 @@ def test_where_all_that_were_handed_over_start_more_are():
     assert admitted(decided(deciding(STRICT, *many))) == [one.name for one in many]
 
 
-def test_with_services_every_end_is_decided():
-    one = without_room()
-    one.service(None, service("chat"))
-    decided(one)
+def beside(*services: Service) -> tuple[Deciding, Workload, FleetState]:
+    """Return a node that is full with somebody who runs there, and the services of the fleet."""
+    one = deciding(STRICT, FULL)
+    carried_out(one, decided(one))
+    for each in services:
+        one.service(None, each)
+    facts = replace(NOTHING_BESIDE, services=services)
+    one.plan(facts, 1.0)
+    return one, one.books.holding[0], facts
+
+
+AFTER_AN_END = {
+    "a service that waits for room may have it": (service("chat", wanted=1), True),
+    "a service that has all that it wants needs none": (service("chat"), False),
+}
+
+
+@pytest.mark.parametrize(("served", "want"), AFTER_AN_END.values(), ids=AFTER_AN_END)
+def test_after_an_end_it_is_decided_for_services_that_lack_something(served, want):
+    one, runs, facts = beside(served)
+    one.workload(runs, None)
+    assert (one.plan(facts, 2.0) is not None) is want
+
+
+def test_an_end_is_no_hope_for_who_may_not_start_whatever_ends():
+    one = deciding(STRICT, FULL, backfill("lost", gpus=1, team="unknown"))
+    carried_out(one, decided(one))
     one.workload(one.books.holding[0], None)
-    assert decided(one) is not None
+    assert decided(one) is None
+
+
+FETCHES = replace(STRICT, pulls=Pulls(sources=(Source(name="hub", most_at_once=1),)))
+STARTS = {
+    "who begins on the nodes that it has makes no room": (STRICT, False),
+    "who has fetched what it needs lets others fetch": (FETCHES, True),
+}
+
+
+@pytest.mark.parametrize(("rules", "want"), STARTS.values(), ids=STARTS)
+def test_after_a_start_it_is_decided_where_pulls_are_limited(rules, want):
+    one = deciding(rules, FULL)
+    plan = decided(one)
+    assert admitted(plan) == ["full"]
+    waits = one.queues.waiting["full"]
+    has = life.admitted(waits, ("n1",), 0.0)
+    one.workload(waits, has)
+    decided(one)
+    one.workload(has, life.started(has, 5.0))
+    assert (decided(one) is not None) is want
+
+
+BESIDE = {
+    "more growth is forecast": replace(NOTHING_BESIDE, growth_gpus=8),
+    "something failed": replace(NOTHING_BESIDE, failures=(failure("x", "n1", at=1.0),)),
+    "a node is kept out": replace(NOTHING_BESIDE, quarantines=(quarantined("n2"),)),
+    "something is booked": replace(NOTHING_BESIDE, bookings=(booking("block", "n1"),)),
+}
+
+
+@pytest.mark.parametrize("facts", BESIDE.values(), ids=BESIDE)
+def test_it_is_decided_when_what_is_beside_workloads_changes(facts):
+    one, _ = full()
+    assert one.plan(NOTHING_BESIDE, 5.0) is None
+    assert one.plan(facts, 5.0) is not None
+    assert one.plan(NOTHING_BESIDE, 6.0) is not None
+
+
+def test_while_something_is_booked_it_is_decided_every_time():
+    one, _ = full()
+    facts = BESIDE["something is booked"]
+    one.plan(facts, 5.0)
+    assert one.plan(facts, 5.0) is not None
 
 
 def test_it_is_decided_when_a_node_or_a_service_comes_or_changes():
@@ -171,8 +237,9 @@ def test_it_is_decided_when_a_node_or_a_service_comes_or_changes():
 def test_after_a_decision_from_all_facts_the_next_is_made_too():
     one, runs = full()
     assert decided(one) is None
-    booked = FleetState(bookings=(booking("run", "n1"),), nodes=tuple(nodes(1)), workloads=(runs,))
-    assert one.plan(booked, 0.0) is not None
+    goes = Departure(node="n1", why="it is old")
+    leaving = FleetState(departures=(goes,), nodes=tuple(nodes(1)), workloads=(runs,))
+    assert one.plan(leaving, 0.0) is not None
     assert decided(one) is not None
 
 

@@ -92,6 +92,11 @@ WHOLE: dict[str, tuple[Parts, float, tuple[tuple[str, ...], str] | None]] = {
         500.0,
         (("n1",), "n1 is lost, and nothing else there can take its place"),
     ),
+    "also one of another leaf, where it has to be one spine": (
+        [DOWN, node("n2", at="s1/l2"), booking()],
+        500.0,
+        (("n2",), ""),
+    ),
     "none of another domain": (
         [DOWN, node("n2", at="s2/l1"), booking()],
         500.0,

@@ -9,10 +9,10 @@ import pytest
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
-from fleet_app.engine.policy import Policy
+from fleet_app.engine.policy import Boundary, Policy
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, grant, node, policy, service, shape, state, team
+from tests.builders import backfill, crossing, gang, grant, node, policy, service, shape, state, team
 
 CPUS = {"cpus": 0, "memory_mib": 0}
 
@@ -158,6 +158,13 @@ LOST = {
 @pytest.mark.parametrize(("victim", "want"), LOST.values(), ids=LOST)
 def test_lost_gpu_seconds(victim: Workload, want: float) -> None:
     assert ledger().lost_gpu_s(victim) == want
+
+
+def test_nominal_goes_along_with_a_node_that_crossed() -> None:
+    """B4."""
+    rules = replace(policy(), boundary=Boundary(serving="serving", training="research"))
+    books = Ledger(state(N1, crossing("n1", moved_at=50.0)), rules, 100.0)
+    assert [books.tree.nominal(name) for name in ("serving", "research")] == [72, 56]
 
 
 def test_nodes_come_in_the_order_of_the_fabric() -> None:

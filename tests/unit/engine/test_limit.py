@@ -77,6 +77,15 @@ def test_what_waits_for_that_keeps_its_nodes() -> None:
     assert (wait.reason, wait.asked, wait.available) == (Reason.DRAINS_LIMITED, 3, 1)
 
 
+def test_after_a_first_set_that_was_more_than_may_nobody_may_ask() -> None:
+    first = replace(GANGS[1], submitted_at=0.5)
+    plan = decide(state(*nodes(5), *GUESTS, first, GANGS[0]), rules(2), 10.0)
+    assert asked(plan) == {"wide": 3}
+    wait = plan.wait_of("a")
+    assert wait is not None
+    assert (wait.reason, wait.asked, wait.available) == (Reason.DRAINS_LIMITED, 1, 0)
+
+
 def test_it_is_explained() -> None:
     want = "needs 3 whole nodes; v2, v3, v4 would have to leave, 3 in all, and 1 more may be asked in this cycle"
     assert explain(state(*nodes(4), *GUESTS[:4], *GANGS), rules(2), 10.0, "wide").sentence == want

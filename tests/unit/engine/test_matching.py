@@ -93,6 +93,17 @@ def test_nodes_of_one_class_are_looked_at_together_servings_first() -> None:
     ]
 
 
+def test_the_nearest_nodes_are_of_one_kind_too() -> None:
+    fits, _ = fits_in(KINDS)
+    found = nearest(sought((3, shape(8)), (1, shape(1))), KINDS, fits)
+    assert [[one.name for one in group] for group in found] == [["b1", "b2"], []]
+
+
+def test_what_groups_ask_for_together() -> None:
+    asked = sought((2, shape(1)), (1, shape(8)), (3, shape(0, cpus=1)))
+    assert (asked.gpus, asked.bundles) == (10, 6)
+
+
 def test_kept_nodes_are_those_that_fit_already_and_others_that_would_if_they_were_empty() -> None:
     asked = sought((2, shape(8)), (1, shape(4)))
     found = list(nodes(4))

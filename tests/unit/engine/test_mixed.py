@@ -14,7 +14,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, node, nodes, policy, service, shape, state, team
+from tests.builders import backfill, booking, gang, node, nodes, policy, service, shape, state, team
 
 PS = (1, shape(0, cpus=16))
 """One bundle of 16 CPUs and no GPU."""
@@ -219,6 +219,21 @@ def test_what_its_nominal_waits_for_is_not_taken_by_its_own_team() -> None:
     )
     assert wait(plan).reason is Reason.QUOTA_USED
     assert wait(plan, "small").reason is Reason.RESERVED
+
+
+def test_what_its_team_could_never_have_is_in_nobodys_way() -> None:
+    """O3."""
+    large, small = mixed(actors=5), gang("small", nodes=4, submitted_at=1.0)
+    plan = decide(state(*nodes(6), large, small), RULES, 5.0)
+    assert wait(plan).reason is Reason.TOO_LARGE_FOR_QUOTA
+    assert starts(plan) == {"small": ("n1", "n2", "n3", "n4")}
+
+
+def test_it_waits_for_a_booking_that_has_one_of_its_nodes() -> None:
+    """C1."""
+    booked = booking("run", "n1", team="vision", start_at=50.0, end_at=9000.0)
+    found = wait(decide(state(*nodes(4), booked, mixed()), RULES, 5.0))
+    assert (found.reason, found.blocked_by) == (Reason.BOOKED, ("run",))
 
 
 def test_backfill_of_several_shapes_lives_in_headroom_without_replicas_and_yields() -> None:

@@ -49,6 +49,17 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         0.0,
         {("n1", 0): SEVENTHS},
     ),
+    "one after another: who comes first may have another card than who has only one": (
+        [
+            small("n1", (), serving=False),
+            node("n2", gpus=1, cards=cards(()), accelerator="a100"),
+            sliced("first", share=0.9, submitted_at=1.0),
+            sliced("then", share=0.5, submitted_at=2.0, accelerator="a100"),
+        ],
+        RULES,
+        0.0,
+        {("n1", 0): ("shared",), ("n2", 0): ("shared",)},
+    ),
     "not where the policy does not say so": ([small("n1", ()), CHAT], policy(slicing=Slicing()), 0.0, {}),
     "not one that whole work is on": (
         [node("n1", gpus=1, cards=[BUSY], accelerator="h100", serving=True), CHAT],
@@ -57,6 +68,16 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         {},
     ),
     "not on training's nodes for a replica": ([small("n1", (), serving=False), CHAT], RULES, 0.0, {}),
+    "though one of serving's is there, whose card is in use": (
+        [
+            small("n1", (), serving=False),
+            node("n2", gpus=1, cards=[BUSY], accelerator="h100", serving=True),
+            CHAT,
+        ],
+        RULES,
+        0.0,
+        {},
+    ),
     "not for a partition that the card cannot have": (
         [small("n1", ()), replace(CHAT, slice=part(profile="1g.18gb"))],
         RULES,

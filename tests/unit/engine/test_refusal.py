@@ -99,10 +99,17 @@ def test_reason_and_numbers(
     assert (wait.reason, wait.asked, wait.available) == want
 
 
-def test_an_excess_that_cannot_be_reclaimed_is_a_matter_of_quota() -> None:
+ASKERS = {
+    "of one shape": gang("x"),
+    "of several": gang("x", groups={"gpu": (1, shape(8)), "cpu": (1, shape(0, cpus=1))}),
+}
+
+
+@pytest.mark.parametrize("asker", ASKERS.values(), ids=ASKERS)
+def test_an_excess_that_cannot_be_reclaimed_is_a_matter_of_quota(asker: Workload) -> None:
     rules = policy(team("research", nominal=8), team("other", nominal=0))
-    firm = gang("firm", team="other", on=["n1"])
-    plan = decide(state(*nodes(2), firm, gang("x")), rules, 0.0)
+    firm = gang("firm", team="other", on=["n1", "n2"])
+    plan = decide(state(*nodes(4), firm, asker), rules, 0.0)
     assert [(one.reason, one.asked, one.available) for one in plan.waits] == [(Reason.QUOTA_USED, 8, 0)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet_app.engine.values import Shape
-from fleet_app.engine.workload import Workload
+from fleet_app.engine.workload import Grant, Workload, exchanged
 from tests.builders import gang, shape
 
 GROUPS = {"ps": (1, shape(0, cpus=16)), "actors": (2, shape(8))}
@@ -29,3 +29,22 @@ def test_ranks(one: Workload, shapes: list[Shape], gpus: int, nodes: list[str]) 
     assert list(one.shapes) == shapes
     assert one.gpus == gpus
     assert one.seats == list(zip(nodes, shapes, strict=False))
+
+
+A, B, C, D = (Grant(name=name, node="n1") for name in "abcd")
+EXCHANGED = {
+    "nothing changed": ([A, B], [A, B], [], []),
+    "one came last": ([A], [A, B], [], [B]),
+    "one came first": ([B], [A, B], [], [A]),
+    "one went": ([A, B, C], [A, C], [B], []),
+    "one became another": ([A, B, C], [A, D, C], [B], [D]),
+    "between two that changed others are named as well": ([A, B, C], [D, B], [A, B, C], [D, B]),
+    "all came": ([], [A, B], [], [A, B]),
+    "all went": ([A, B], [], [A, B], []),
+    "of two that are the same one went": ([A, A], [A], [A], []),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "gone", "come"), EXCHANGED.values(), ids=EXCHANGED)
+def test_exchanged(old, new, gone, come):
+    assert exchanged(old, new) == (gone, come)

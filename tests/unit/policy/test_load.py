@@ -370,6 +370,7 @@ def test_nodes_are_taken_as_the_file_says():
     assert to_engine(policy()).packing == engine.Packing()
     rules = to_engine(parse_policy(POLICY + "packing: {nodes: first, rest: emptiest}\n"))
     assert rules.packing == engine.Packing(first_fit=True, rest_emptiest=True)
+    assert to_engine(parse_policy(POLICY + "packing: {cpus_per_gpu: 6.5}\n")).packing.cpu_milli_per_gpu == 6_500
 
 
 def test_sessions_and_sizes_are_judged_as_the_file_says():

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.peers import PEERS, ours
 
-SMALL = {name: peer for name, peer in PEERS.items() if peer.trace == "itp04" and peer.printed and peer.order != "skip"}
+SMALL = {name: peer for name, peer in PEERS.items() if peer.trace == "itp04" and peer.printed}
 
 
 @pytest.mark.parametrize("peer", SMALL.values(), ids=SMALL)

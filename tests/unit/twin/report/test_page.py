@@ -93,6 +93,8 @@ NUMBERS = {
     "nothing is nothing": (0.0, "money", "0"),
     "shares": (0.5, "share", "50.0000%"),
     "seconds": (1.25, "s", "1.2 s"),
+    "long times": (303_443.4, "s", "3 d 12 h"),
+    "times that are less": (-7_260.0, "s", "-2 h 1 min"),
     "times have no unit": (3, "times", "3"),
 }
 

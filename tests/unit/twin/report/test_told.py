@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from fleet_app.engine.values import NodeClass
@@ -10,6 +12,7 @@ from fleet_app.twin.record import (
     Admitted,
     Cause,
     ClassSpan,
+    Crossed,
     Left,
     QueueSample,
     Record,
@@ -24,7 +27,15 @@ from fleet_app.twin.report.tally import SETTLES_S, About, Tally
 
 
 def told(*records: Record) -> Figures:
-    tally = Tally(About(name="told", lasted_s=7200.0, gpus=8, price_per_gpu_hour=1.0, team_of_service={"chat": "web"}))
+    about = About(
+        name="told",
+        lasted_s=7200.0,
+        gpus=8,
+        price_per_gpu_hour=1.0,
+        team_of_service={"chat": "web"},
+        class_of_node={"n1": NodeClass.SERVING},
+    )
+    tally = Tally(about)
     for record in records:
         tally.tell(record)
     return tally.figures()
@@ -36,15 +47,16 @@ def span(kind: NodeClass = NodeClass.SERVING, **parts: float) -> ClassSpan:
     return ClassSpan(began_at=0.0, at=3600.0, node_class=kind, stranded_gpus=1, idle_gpus=2, **seconds)
 
 
-def admitted(at: float, attempt: int) -> Admitted:
-    return Admitted(at=at, workload="w", attempt=attempt, nodes=("n1",), gpus=8, waited_s=0.0)
+def admitted(at: float, attempt: int, *nodes: str) -> Admitted:
+    return Admitted(at=at, workload="w", attempt=attempt, nodes=nodes, gpus=8, waited_s=0.0)
 
 
-def left_and_back(kind: Kind, cause: Cause) -> Figures:
+def left_and_back(kind: Kind, cause: Cause, *nodes: str, crossed: Sequence[Record] = ()) -> Figures:
     """8 GPUs are left within 30 s, with 10 s of work lost, and 20 s pass until the next attempt is at work."""
     return told(
         Submitted(at=0.0, workload="w", team="t", kind=kind, priority=1, gpus=8, bundles=1, run_s=9000.0),
-        admitted(0.0, 1),
+        *crossed,
+        admitted(0.0, 1, *nodes),
         Started(at=0.0, workload="w", attempt=1, resumed_s=0.0),
         Left(
             at=130.0,
@@ -58,23 +70,37 @@ def left_and_back(kind: Kind, cause: Cause) -> Figures:
             lost_s=10.0,
             lost_gpu_s=80.0,
         ),
-        admitted(200.0, 2),
+        admitted(200.0, 2, "elsewhere"),
         Started(at=220.0, workload="w", attempt=2, resumed_s=120.0),
         span(lent=1000.0),
     )
 
 
 TAXES = {
-    "what is lost, leaving and coming back of work that yields is tax": (Kind.BACKFILL, Cause.DRAINED, 0.48),
-    "a move is too": (Kind.BACKFILL, Cause.MOVED, 0.48),
-    "a lost node is nobody's preemption": (Kind.BACKFILL, Cause.NODE, 0.0),
-    "committed work is not lent": (Kind.GANG, Cause.DRAINED, 0.0),
+    "what is lost, leaving and coming back of work that yields is tax": (Kind.BACKFILL, Cause.DRAINED, ["n1"], 0.48),
+    "a move is too": (Kind.BACKFILL, Cause.MOVED, ["n1"], 0.48),
+    "a lost node is nobody's preemption": (Kind.BACKFILL, Cause.NODE, ["n1"], 0.0),
+    "committed work is not lent": (Kind.GANG, Cause.DRAINED, ["n1"], 0.0),
+    "on training's own nodes nothing of serving's was lent": (Kind.BACKFILL, Cause.DRAINED, ["t1"], 0.0),
+    "of what was on both the part on serving's is": (Kind.BACKFILL, Cause.DRAINED, ["n1", "t1"], 0.24),
 }
 
 
-@pytest.mark.parametrize(("kind", "cause", "want"), TAXES.values(), ids=TAXES)
-def test_tax(kind, cause, want):
-    assert left_and_back(kind, cause).tax_share == pytest.approx(want)
+@pytest.mark.parametrize(("kind", "cause", "nodes", "want"), TAXES.values(), ids=TAXES)
+def test_tax(kind, cause, nodes, want):
+    assert left_and_back(kind, cause, *nodes).tax_share == pytest.approx(want)
+
+
+CROSSINGS = {
+    "a node that went over to serving is serving's": ("t1", NodeClass.SERVING, 0.48),
+    "one that went over to training is not any more": ("n1", NodeClass.TRAINING, 0.0),
+}
+
+
+@pytest.mark.parametrize(("name", "to", "want"), CROSSINGS.values(), ids=CROSSINGS)
+def test_tax_on_nodes_that_crossed(name, to, want):
+    crossed = [Crossed(at=0.0, node=name, to=to, gpus=8)]
+    assert left_and_back(Kind.BACKFILL, Cause.DRAINED, name, crossed=crossed).tax_share == pytest.approx(want)
 
 
 def service_span(began_at: float) -> ServiceSpan:

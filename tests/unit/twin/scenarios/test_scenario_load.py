@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet_app.engine.calendar import Transfer
 from fleet_app.engine.errors import RequestError
 from fleet_app.engine.values import NodeClass
 from fleet_app.twin.scenarios.load import load
@@ -44,6 +45,11 @@ def stream(**changes: str) -> str:
     return "work:\n  - {" + ", ".join(f"{key}: {value}" for key, value in said.items()) + "}"
 
 
+def booked(team: str = "pretraining", lender: str = "post-training") -> str:
+    transfers = f"[{{lender: {lender}, gpus: 8, approved_by: grace}}]"
+    return f"bookings: [{{name: run, team: {team}, nodes: 1, asked: 1h, since: 2h, until: 3h, transfers: {transfers}}}]"
+
+
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
 def test_ours_load_and_fill_their_fleet(path):
     loaded = load(path)
@@ -57,6 +63,16 @@ def test_nodes_lie_in_their_domains_serving_first(tmp_path):
     assert [node.domains for node in nodes] == [("d0-0", f"d1-{n // 2}") for n in range(4)] + [("d0-1", "d1-2")] * 2
 
 
+def test_a_booking_has_its_approved_transfers(tmp_path):
+    (asked,) = load(written(tmp_path, booked())).scenario.bookings
+    assert asked.ask.transfers == (Transfer(lender="post-training", gpus=8, approved_by="grace"),)
+
+
+def test_a_stream_may_declare_how_long_its_attempts_run(tmp_path):
+    declared = load(written(tmp_path, stream(max_run="3h"))).scenario.jobs
+    assert {one.workload.max_run_s for one in declared} == {10_800.0}
+
+
 WRONG = {
     "a team that the policy does not know": (stream(team="bach"), "no team is called 'bach'"),
     "a class that the policy does not know": (stream(priority="high"), "no class is called 'high'"),
@@ -65,6 +81,8 @@ WRONG = {
     "a class to commit at that the policy does not know": ("commits: training-comitted", "no class is called"),
     "a class to commit at that yields": ("commits: training-backfill", "which yields, so that nothing is committed"),
     "no duration": ("span: 60", "must be a duration with its unit"),
+    "a booking of a team that the policy does not know": (booked(team="bach"), "no team is called 'bach'"),
+    "a transfer from a team that the policy does not know": (booked(lender="bach"), "no team is called 'bach'"),
     "a change to a policy that it may not have": ("changes: {headroom.imediate: 3}", "'imediate' is not a known key"),
 }
 
