@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.traces import trace
 from benchmarks.unfold import unfold
-from fleet_app.engine.policy import Ordering, Packing, Policy, PriorityClass, Quota
+from fleet_app.engine.policy import DrainContract, Policy, PriorityClass, Quota
 from fleet_app.engine.values import Node, NodeClass, Shape
 from fleet_app.engine.workload import Kind, Workload
 from fleet_app.twin.readers.helios_state import Sampled, helios_state
@@ -36,7 +36,8 @@ EXTRACTS = Path(__file__).parents[1] / "clusters" / "traces"
 CLUSTERS = ("vc6YE", "vcpDC", "vc3sl")
 GPUS = 8
 ALL = "all"
-ORDERS = {"strict": True, "skips": False}
+ORDERS = ("strict", "keeps", "passes")
+"""Nobody passes the first that waits; later work passes but for the room that others keep; all that fits passes."""
 SAMPLE_S = 600.0
 
 
@@ -102,17 +103,20 @@ def samples(cluster: str) -> tuple[Sampled, ...]:
     return read(EXTRACTS / f"helios_earth_{cluster}_state_10min.csv.gz", helios_state, strict=True).found
 
 
-def helios(cluster: str, order: str) -> Fidelity:
-    """Return how near our engine comes to a virtual cluster of Helios Earth, with a strict queue or one that skips."""
+def helios(cluster: str, order: str, *, nodes: bool = True) -> Fidelity:
+    """Return how near our engine comes to a virtual cluster of Helios Earth, by one of the orders.
+
+    Without `nodes` all of its GPUs are as on one node: what then differs is no matter of who fits where.
+    """
     known = samples(cluster)
-    rows = unfold(known)
+    rows, each = unfold(known), GPUS if nodes else known[0].gpus
     scenario = Scenario(
-        policy=policy(known[0].gpus, strict=ORDERS[order]),
+        policy=policy(known[0].gpus, order),
         nodes=tuple(
-            Node(name=f"n{number:03}", node_class=NodeClass.TRAINING, domains=(), capacity=Shape(gpus=GPUS))
-            for number in range(known[0].gpus // GPUS)
+            Node(name=f"n{number:03}", node_class=NodeClass.TRAINING, domains=(), capacity=Shape(gpus=each))
+            for number in range(known[0].gpus // each)
         ),
-        jobs=Casting(team=ALL, committed=1, lent=1).jobs(rows),
+        jobs=Casting(per_node=each, gang_from_gpus=1, team=ALL, committed=1).jobs(rows),
         begins_at=known[0].at,
         ends_at=known[-1].at,
     )
@@ -124,14 +128,13 @@ def helios(cluster: str, order: str) -> Fidelity:
     return compared([float(one.running_gpus) for one in known], in_use(changes, moments), (theirs, ours))
 
 
-def policy(gpus: int, *, strict: bool) -> Policy:
-    """Return a policy by which one team has all there is, first come first served."""
+def policy(gpus: int, order: str) -> Policy:
+    """Return a policy by which one team has all there is, in the order of submission, and nobody preempts."""
     return Policy(
         levels=(),
-        quotas=(Quota(name=ALL, nominal_gpus=gpus, strict=strict),),
-        classes=(PriorityClass(name=ALL, value=1),),
-        ordering=Ordering(keepers=None),
-        packing=Packing(),
+        quotas=(Quota(name=ALL, nominal_gpus=gpus, strict=order == "strict"),),
+        classes=(PriorityClass(name=ALL, value=1, yields=order != "keeps"),),
+        drain=DrainContract(grace_s=0.0, longest_grace_s=0.0),
     )
 
 
@@ -148,7 +151,7 @@ def openb() -> Fidelity:
     ]
     weights = {one.name: one.shape.gpus * one.gpu_milli / 1000.0 for one in pods}
     gpus = sum(node.capacity.gpus for node in nodes)
-    scenario = Scenario(policy=policy(gpus, strict=False), nodes=nodes, jobs=[_job(one) for one in _in_order(pods)])
+    scenario = Scenario(policy=policy(gpus, "keeps"), nodes=nodes, jobs=[_job(one) for one in _in_order(pods)])
     changes, waits = replayed(scenario, weights)
     theirs = [
         change
@@ -192,6 +195,7 @@ def main(wanted: Sequence[str]) -> int:
             print(f"{cluster}: {sum(sizes.values())} jobs; by GPUs {dict(sorted(sizes.items()))}")
             for order in ORDERS:
                 print(shown(f"helios earth {cluster}, {order}", helios(cluster, order)), flush=True)
+                print(shown("  as on one node", helios(cluster, order, nodes=False)), flush=True)
     if "openb" in (wanted or ("openb",)):
         print(shown("openb", openb()))
     return 0
