@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,15 @@ VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persiste
 """The volumes of the restricted Pod Security Standard."""
 
 APART = EXAMPLES["sixteen nodes"]
+
+ONE_BY_ONE = """#!/bin/bash
+# Answers what is written down, a line a call, the last one for ever. grep looks for jobs, then for replicas: one look.
+[[ "$*" == *erveReplica* ]] && exit 1
+echo x >> "$0.calls"
+at=$(wc -l < "$0.calls")
+last=$(wc -l < "$0.says")
+[[ "$(sed -n "$((at < last ? at : last))p" "$0.says")" != none ]]
+"""
 
 
 def templates(objects: list[Object]) -> Iterator[tuple[str, Object]]:
@@ -205,6 +215,30 @@ def test_a_slow_probe_kills_no_gang(render, options):
             probe = group["template"]["spec"]["containers"][0]["livenessProbe"]
             assert "/api/local_raylet_healthz" in probe["exec"]["command"][-1]
             assert probe["periodSeconds"] * probe["failureThreshold"] >= 86_400
+
+
+LINGERS = {
+    "until nothing runs there any more": (["work", "work", "none"], ["head"], 2),
+    "not at all where nothing runs": (["none"], ["head"], 0),
+    "two minutes where there is no head": (["work"], ["none"], 120),
+    "on, where the head was only away": (["work"] * 150 + ["none"], ["none"] * 119 + ["head"] + ["none"], 150),
+}
+
+
+@pytest.mark.parametrize(("work", "head", "want"), LINGERS.values(), ids=LINGERS)
+def test_a_pod_that_has_to_go_waits(render, tmp_path, work, head, want):
+    """The script itself, with programs in place of those that look around and of the one that takes a second."""
+    (group, *_) = groups(render(), "training")
+    script = group["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
+    for name, says in (("grep", work), ("timeout", head), ("sleep", ["work"])):
+        (tmp_path / f"{name}.says").write_text("".join(f"{each}\n" for each in says))
+        (tmp_path / name).write_text(ONE_BY_ONE)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FQ_RAY_IP": "head"}
+    calls = tmp_path / "sleep.calls"
+    calls.touch()
+    subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=60)
+    assert calls.read_text().count("\n") == want
 
 
 def test_nothing_restarts_the_head_because_of_what_attends_to_it(render):

@@ -71,6 +71,8 @@ def values(image: str, **changes: Any) -> Mapping[str, Any]:
             {"levels": {"leaf": "l2"}, "shape": "small", "serving": 0, "training": 2},
         ],
         "nodes": {"select": True, "name": "node"},
+        # More than what `helm uninstall` waits: no pod may take it all when there is nobody left to drain it.
+        "workers": {"terminationGraceSeconds": 600},
         "head": {"resources": small, "tolerations": [{"operator": "Exists"}]},
         "redis": {"enabled": True},
         "rendered": dump(admission(SITE, RULES)),

@@ -118,7 +118,8 @@ readinessProbe:
 
 {{/*
 What makes the grace of a pod mean something: it does not end while a job or a replica of the fleet lives in it. The
-arbiter sees that the pod has to go, and drains what is there. Brackets, so that the shell does not find itself.
+arbiter sees that the pod has to go, and drains what is there. Brackets, so that the shell does not find itself. Where
+there has been no head for two minutes nobody will: the whole cluster goes. KubeRay says where the head is.
 */}}
 {{- define "fleet.linger" -}}
 lifecycle:
@@ -128,6 +129,9 @@ lifecycle:
         - sh
         - -c
         - >-
-          while grep -qsa 'FLEET_[A]TTEMPT=' /proc/[0-9]*/environ || grep -qsa 'ray::[S]erveReplica' /proc/[0-9]*/cmdline;
-          do sleep 1; done
+          missed=0;
+          while [ $missed -lt 120 ] &&
+          { grep -qsa 'FLEET_[A]TTEMPT=' /proc/[0-9]*/environ || grep -qsa 'ray::[S]erveReplica' /proc/[0-9]*/cmdline; };
+          do timeout 2 bash -c ': < /dev/tcp/$FQ_RAY_IP/6379' 2> /dev/null && missed=0 || missed=$((missed + 1));
+          sleep 1; done
 {{- end -}}
