@@ -122,9 +122,11 @@ class Fleet:
         return answer
 
     @contextlib.contextmanager
-    def load(self, answers: Path, at_once: int, seconds: float = 1) -> Iterator[None]:
-        """Keep the service busy from a worker's pod, meanwhile; every answer becomes a line of a file."""
-        pod = self.pods("ray.io/node-type=worker")[0]["metadata"]["name"]
+    def load(
+        self, answers: Path, at_once: int, seconds: float = 1, where: str = "ray.io/node-type=worker"
+    ) -> Iterator[None]:
+        """Keep the service busy from one of some pods, meanwhile; every answer becomes a line of a file."""
+        pod = self.pods(where)[0]["metadata"]["name"]
         command = ("exec", "--stdin", pod, "--container=ray-worker", "--", "python3", "-c", LOAD, self.url(seconds))
         with (
             answers.open("w") as out,

@@ -52,6 +52,9 @@ RULES = PolicyFile.model_validate(yaml.safe_load(POLICY))
 GANG = {"kind": "gang", "team": "research", "nodes": "2", "gpus": "8"}
 BACKFILL = {"kind": "backfill", "team": "batch", "nodes": "1", "gpus": "4"}
 SLOW_BACKFILL = {**BACKFILL, "grace": "60s"}  # the head is back before it has to be gone
+WORKERS, SERVING = "ray.io/node-type=worker", "fleet/class=serving"
+MINE = f"--pod-selector=ray.io/cluster={NAME},{WORKERS}"
+DRAIN = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", MINE)
 
 
 def values(image: str, **changes: Any) -> Mapping[str, Any]:
@@ -151,16 +154,14 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
 
 
 def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet) -> None:
-    mine = f"--pod-selector=ray.io/cluster={NAME},ray.io/node-type=worker"
-    drain = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", mine)
     # It takes its time to leave, so that the eviction comes first.
     with running(fleet, "drained", GANG, takes_s=20):
         machine = fleet.workload("drained")["nodes"][0]
         try:
             with pytest.raises(CommandError, match="holds gang drained"):
-                fleet.cluster.kubectl(*drain, "--timeout=15s", machine)
+                fleet.cluster.kubectl(*DRAIN, "--timeout=15s", machine)
             wait_for(fleet, "drained", "queued")
-            fleet.cluster.kubectl(*drain, f"--timeout={DONE_WITHIN_S}s", machine, within_s=DONE_WITHIN_S + 30)
+            fleet.cluster.kubectl(*DRAIN, f"--timeout={DONE_WITHIN_S}s", machine, within_s=DONE_WITHIN_S + 30)
         finally:
             fleet.cluster.kubectl("uncordon", machine)
         wait_for(fleet, "drained", "running", UP_WITHIN_S)
@@ -168,21 +169,27 @@ def test_a_drain_of_a_machine_waits_until_the_gang_there_has_moved(fleet: Fleet)
 
 
 def test_an_upgrade_leaves_a_running_gang_alone(fleet: Fleet, tmp_path: Path) -> None:
+    policy, image = POLICY.replace("longest_grace: 60s", "longest_grace: 50s"), str(fleet.cluster.next_image)
+    larger = [{**domain, "serving": 2 * domain["serving"]} for domain in values(image)["domains"]]
     with running(fleet, "upgraded", GANG):
-        before = {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")}
-        policy = POLICY.replace("longest_grace: 60s", "longest_grace: 50s")
-        fleet.upgrade(values(str(fleet.cluster.next_image), policy=policy), tmp_path)
+        before = {pod["metadata"]["uid"] for pod in fleet.pods(WORKERS)}
+        added = lambda: [pod for pod in fleet.pods(WORKERS) if pod["metadata"]["uid"] not in before]  # noqa: E731
+        fleet.upgrade(values(image, policy=policy, domains=larger), tmp_path)
+        (pod,) = fleet.cluster.wait_for(added, "a pod of the larger group", UP_WITHIN_S)
+        assert images(pod) == {image}
         in_force = lambda: "50s" in fleet.run("fleet", "policy", "show")  # noqa: E731
         # A kubelet takes its time to bring a ConfigMap up to date in a pod.
         fleet.cluster.wait_until(in_force, "the new policy to be in force", DONE_WITHIN_S)
-        assert {pod["metadata"]["uid"] for pod in fleet.pods("fleet/class=training")} == before
+        fleet.upgrade(values(image, policy=policy), tmp_path)
+        fleet.cluster.wait_until(lambda: not added(), "the group to be as it was", UP_WITHIN_S)
+        assert {pod["metadata"]["uid"] for pod in fleet.pods(WORKERS)} == before
         assert (fleet.workload("upgraded")["phase"], fleet.workload("upgraded")["attempt"]) == ("running", 1)
         assert "pid" in fleet.hello()
 
 
 def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: Fleet, tmp_path: Path) -> None:
     fleet.cluster.wait_until(lambda: len(names(fleet, "training")) == 2, "two nodes for training", UP_WITHIN_S)
-    before = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods("ray.io/node-type=worker")}
+    before = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods(WORKERS)}
     with fleet.load(tmp_path / "answers", at_once=10):
         planned = lambda: fleet.ask("boundary")["plan"]["steps"]  # noqa: E731
         machine = fleet.cluster.wait_for(planned, "a node that serving needs", DONE_WITHIN_S)[0]["node"]
@@ -190,9 +197,30 @@ def test_a_node_goes_over_to_serving_and_no_pod_but_its_own_is_replaced(fleet: F
         fleet.cluster.wait_until(lambda: machine in names(fleet, "serving"), f"{machine} to serve", UP_WITHIN_S)
         fleet.cluster.wait_until(lambda: occupied(fleet) > 2, "replicas there", UP_WITHIN_S)
     label = fleet.cluster.get("node", machine)["metadata"]["labels"]["fleet/class"]
-    after = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods("ray.io/node-type=worker")}
+    after = {pod["metadata"]["uid"]: on(pod) for pod in fleet.pods(WORKERS)}
     assert (label, list(after.values()).count(machine)) == ("serving", 1)
     assert {uid for uid, where in before.items() if where != machine} <= set(after)
+
+
+def test_replicas_move_to_pods_of_a_new_image_without_a_failed_request(fleet: Fleet, tmp_path: Path) -> None:
+    image = str(fleet.cluster.next_image)
+    (old,) = [on(pod) for pod in fleet.pods(SERVING) if images(pod) != {image}]
+    app = (ROOT / "serve_configs" / "hello.yaml").read_text(encoding="utf-8")
+    renewed = app.replace("    deployments:", "    runtime_env: {env_vars: {RENEWED: once}}\n    deployments:")
+    with fleet.load(tmp_path / "answers", at_once=4, where="fleet/class=training"):
+        fleet.cluster.wait_until(lambda: occupied(fleet) > 1, "two replicas", DONE_WITHIN_S)
+        fleet.cluster.kubectl("cordon", old)
+        try:
+            fleet.upgrade(values(image, serve=renewed), tmp_path)
+            left = lambda: old not in fleet.ask("services")[0]["nodes"]  # noqa: E731
+            fleet.cluster.wait_until(left, f"the replicas to have left {old}", UP_WITHIN_S)
+            fleet.cluster.kubectl(*DRAIN, f"--timeout={DONE_WITHIN_S}s", old, within_s=DONE_WITHIN_S + 30)
+        finally:
+            fleet.cluster.kubectl("uncordon", old)
+        new = lambda: {on(pod) for pod in fleet.pods(SERVING) if images(pod) == {image}}  # noqa: E731
+        fleet.cluster.wait_until(lambda: old in new() & ready(fleet), f"{old} to be back", UP_WITHIN_S)
+    assert new() == names(fleet, "serving")
+    assert set((tmp_path / "answers").read_text(encoding="utf-8").splitlines()) == {"200"}
 
 
 def test_the_arbiter_may_do_what_it_calls_and_no_more(fleet: Fleet) -> None:
@@ -250,6 +278,11 @@ def on(pod: Mapping[str, Any]) -> str:
     return str(pod["spec"].get("nodeName"))
 
 
+def images(pod: Mapping[str, Any]) -> set[str]:
+    """Return the images of a pod's containers."""
+    return {str(container["image"]) for container in pod["spec"]["containers"]}
+
+
 def last(fleet: Fleet, subject: str, kind: str) -> float:
     """Return when something last happened to a workload, or to the arbiter."""
     return max(float(each["at"]) for each in fleet.ask("events", "--subject", subject) if each["kind"] == kind)
@@ -276,6 +309,11 @@ def kept_classes(cluster: Cluster) -> Iterator[None]:
 def names(fleet: Fleet, node_class: str) -> set[str]:
     """Return the names of the nodes of a class."""
     return {node["name"] for node in fleet.ask("nodes") if node["class"] == node_class}
+
+
+def ready(fleet: Fleet) -> set[str]:
+    """Return the names of the nodes where something new may be placed."""
+    return {node["name"] for node in fleet.ask("nodes") if node["condition"] == "ready"}
 
 
 def occupied(fleet: Fleet) -> int:
