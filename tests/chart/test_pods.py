@@ -230,6 +230,8 @@ def test_a_pod_that_has_to_go_waits(render, tmp_path, work, head, want):
     """The script itself, with programs in place of those that look around and of the one that takes a second."""
     (group, *_) = groups(render(), "training")
     script = group["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
+    (tmp_path / "date").write_text('#!/bin/bash\nwc -l < "${0%date}sleep.calls"\n')  # what was slept is what passed
+    (tmp_path / "date").chmod(0o755)
     for name, says in (("grep", work), ("timeout", head), ("sleep", ["work"])):
         (tmp_path / f"{name}.says").write_text("".join(f"{each}\n" for each in says))
         (tmp_path / name).write_text(ONE_BY_ONE)

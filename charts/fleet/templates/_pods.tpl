@@ -129,9 +129,9 @@ lifecycle:
         - sh
         - -c
         - >-
-          missed=0;
-          while [ $missed -lt 120 ] &&
+          seen=$(date +%s);
+          while [ $(($(date +%s) - seen)) -lt 120 ] &&
           { grep -qsa 'FLEET_[A]TTEMPT=' /proc/[0-9]*/environ || grep -qsa 'ray::[S]erveReplica' /proc/[0-9]*/cmdline; };
-          do timeout 2 bash -c ': < /dev/tcp/$FQ_RAY_IP/6379' 2> /dev/null && missed=0 || missed=$((missed + 1));
+          do timeout 2 bash -c ': < /dev/tcp/$FQ_RAY_IP/6379' 2> /dev/null && seen=$(date +%s);
           sleep 1; done
 {{- end -}}

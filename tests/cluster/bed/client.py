@@ -103,4 +103,5 @@ class Cluster:
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
-        return os.environ | {"KUBECONFIG": str(self.kubeconfig)}
+        # Over websockets kubectl gives up an `exec` that was silent for a minute, as on a machine that stands still.
+        return os.environ | {"KUBECONFIG": str(self.kubeconfig), "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"}
