@@ -117,6 +117,14 @@ def allows(case: Any, team: str, accelerator: str, gpus: int, first: set[str]) -
     )
 
 
+def is_in_the_way_of_a_cap(case: Any, victim: Any, asker: Any) -> bool:
+    """Return whether one that has nodes counts for a cap that would not leave an asker all that it asks for (V9)."""
+    caps, used = caps_of(case), use(case, after=True)
+    shared = set(path(case, victim.team)) & set(path(case, asker.team))
+    on = {(entry, kind) for entry in shared for kind in has(case, victim, victim.nodes)}
+    return any(used[cap] + asker.gpus > caps[cap] for cap in on & set(caps))
+
+
 def missing(case: Any) -> Counter[str]:
     """Return the GPUs that services of each entry wait for, or keep room for: of which accelerator is not in a plan."""
     from tests.laws.reference import immediate

@@ -41,7 +41,7 @@ from fleet_app.engine.policy import Policy, Quota
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Departure, Node, NodeClass, Shape
 from fleet_app.engine.workload import Service, Workload
-from tests.laws.caps import CAP_LAWS, allows
+from tests.laws.caps import CAP_LAWS, allows, is_in_the_way_of_a_cap
 from tests.laws.slices import SLICE_LAWS, gpus_of_slices
 from tests.virtual import Fleet, plan_of
 
@@ -425,7 +425,10 @@ def quarantines_are_for_what_happened(case: Case) -> None:
 
 
 def gangs_reclaim_from_borrowers_only(case: Case) -> None:
-    """I5, R2: of another team a gang's victims come from what that team has above its nominal, or passed the gang."""
+    """I5, R2: of another team a gang's victims come from what that team has above its nominal, or passed the gang.
+
+    Or they are below a cap that the gang waits for (V9).
+    """
     most = soon_at_most(case)
     victims: dict[str, list[int]] = defaultdict(list)
     for action in case.actions(Drain, Shrink):
@@ -436,7 +439,7 @@ def gangs_reclaim_from_borrowers_only(case: Case) -> None:
             continue
         passed_it = victim.admitted_at is not None and victim.admitted_at > gang.submitted_at
         own = {name for one in case.bookings.values() if one.team == gang.team for name in one.nodes}
-        if not passed_it and own.isdisjoint(victim.nodes):
+        if not passed_it and own.isdisjoint(victim.nodes) and not is_in_the_way_of_a_cap(case, victim, gang):
             victims[victim.team] += lost
     for team, gone in victims.items():
         nominal = sum(quota.nominal_gpus for quota in case.quotas if quota.name == team)

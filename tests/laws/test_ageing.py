@@ -24,11 +24,11 @@ NEVER_S = 1e9
 
 
 def turns(fleet: Fleet) -> list[Workload]:
-    """Return who is queued, in the order in which they were considered."""
+    """Return who is queued, in the order in which they were first considered; a wait may change its reason later."""
     queued = {one.name: one for one in fleet.workloads if one.phase is Phase.QUEUED}
     ledger = Ledger(fleet.state, fleet.policy, fleet.now)
-    parts = [part for part in steps(ledger, fleet.state) if isinstance(part, Admit | Wait)]
-    return [queued[part.workload] for part in parts if part.workload in queued]
+    parts = [part.workload for part in steps(ledger, fleet.state) if isinstance(part, Admit | Wait)]
+    return [queued[name] for name in dict.fromkeys(parts) if name in queued]
 
 
 def with_ageing(fleet: Fleet, period_s: float | None) -> Fleet:
