@@ -73,6 +73,9 @@ class Release:
         return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in items}
 
 
+pytestmark = pytest.mark.unsteady
+
+
 @pytest.fixture
 def release(api: Cluster, tmp_path: Path) -> Iterator[Release]:
     with namespace(api, "fleet-upgrades") as there:
