@@ -5,7 +5,7 @@ Without machines: pods are made, and stay pending. The arbiter's side is the rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,22 @@ class Release:
         items = self.cluster.get("pods", chosen, f"--namespace={self.namespace}")["items"]
         return sorted(pod["metadata"]["name"] for pod in items)
 
+    def turns(self, pools: KubePools, holds: Callable[[], object], what: str) -> None:
+        """Let the arbiter's pools turn, as they do all the time, until something holds.
+
+        Whoever changes the RayCluster meanwhile, as the operator does, makes them try again in their next turn.
+        """
+
+        def after_a_turn() -> object:
+            pools.turn()
+            return holds()
+
+        self.cluster.wait_until(after_a_turn, what)
+
+    def settled(self, pools: KubePools) -> None:
+        """Let them turn until all that they tried in a turn was done: they own nothing of the RayCluster any more."""
+        self.turns(pools, lambda: (view := pools.observe()) is not None and not view.troubles, "a turn without trouble")
+
     def delete(self, pod: str) -> None:
         """Delete a pod, as somebody who renews it does."""
         self.cluster.kubectl("delete", "pod", pod, f"--namespace={self.namespace}")
@@ -71,9 +87,6 @@ class Release:
         chosen = (f"--selector=ray.io/cluster={NAME}", f"--namespace={self.namespace}")
         items = self.cluster.get("pods", *chosen)["items"]
         return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in items}
-
-
-pytestmark = pytest.mark.unsteady
 
 
 @pytest.fixture
@@ -98,14 +111,12 @@ def test_an_upgrade_replaces_no_pod_takes_no_node_away_and_does_not_conflict(rel
     more = [{"op": "replace", "path": f"/spec/workerGroupSpecs/{serving.index}/replicas", "value": 2}]
     change = kube.custom.patch_namespaced_custom_object
     kube.ask(change, *where, body=more, field_manager=names.FIELD_MANAGER, _content_type=JSON_PATCH)
-    pools.turn()
-    release.cluster.wait_until(lambda: len(release.pods()) == 4, "the pod that the arbiter asked for")
+    release.turns(pools, lambda: len(release.pods()) == 4, "the pod that the arbiter asked for")
 
     # Fewer for serving than there are, more in all, and another image.
     release.upgrade(training=4, tag="two")
     assert release.groups() == {"serving-s1-l1": (2, "fleet:two"), "training-s1-l1": (1, "fleet:two")}
-    pools.turn()
-    release.cluster.wait_until(lambda: release.groups()["training-s1-l1"][0] == 3, "training to grow")
+    release.turns(pools, lambda: release.groups()["training-s1-l1"][0] == 3, "training to grow")
     release.cluster.wait_until(lambda: len(release.pods()) == 6, "the new pods")
     after = release.pods()
     assert before.items() <= after.items(), "those that were there are untouched"
@@ -116,7 +127,7 @@ def test_an_upgrade_replaces_no_pod_takes_no_node_away_and_does_not_conflict(rel
     ]
 
     # And again, the arbiter having changed it once more.
-    pools.turn()
+    release.settled(pools)
     release.upgrade(training=4, tag="three")
     assert after.items() <= release.pods().items()
     kube.close()
@@ -126,24 +137,22 @@ def test_groups_that_are_to_be_smaller_lose_the_pods_that_the_arbiter_names_and_
     kube = Kube.of_file(release.cluster.kubeconfig)
     pools = KubePools(lambda: kube, NAME, release.namespace, Clock())
     release.upgrade(training=3, tag="one")
-    pools.turn()
-    release.cluster.wait_until(lambda: len(release.workers("training-s1-l1")) == 3, "three of training's")
-    pools.turn()  # and gives up what it owns of the RayCluster by that
+    release.turns(pools, lambda: len(release.workers("training-s1-l1")) == 3, "three of training's")
+    release.settled(pools)
     busy, *others = release.workers("training-s1-l1")
 
     # An upgrade alone takes nobody away.
     release.upgrade(training=1, tag="one")
     release.operate()
-    pools.turn()
+    release.settled(pools)
     assert release.groups()["training-s1-l1"][0] == 3
     assert release.workers("training-s1-l1") == [busy, *others]
     before = release.pods()
 
     # The arbiter names those that are empty; one that a gang holds is never among them.
     pools.want(PoolsWish(held_pods={busy: "llm"}, leavers=(busy, *others)))
-    pools.turn()
+    release.turns(pools, lambda: release.workers("training-s1-l1") == [busy], "the others to be gone")
     assert "the held list names it" in str(pools.observe())
-    release.cluster.wait_until(lambda: release.workers("training-s1-l1") == [busy], "the others to be gone")
     assert release.pods() == {name: image for name, image in before.items() if name not in others}
 
     # And none beyond what the chart says, whatever is wished.
