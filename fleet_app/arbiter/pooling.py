@@ -63,11 +63,11 @@ def _domains(node: Node, labels: Mapping[str, str], rules: PolicyFile, known: No
     )
 
 
-def departures(facts: Facts, surplus: Iterable[PodView] = ()) -> tuple[Departure, ...]:
+def departures(facts: Facts, surplus: Iterable[str] = ()) -> tuple[Departure, ...]:
     """Return the nodes whose machine is closed, whose pod is too many, or is or is to be deleted (N1, N2)."""
     if facts.pools is None:
         return ()
-    many = {pod.name for pod in surplus}
+    many = set(surplus)
     closed = {machine.name for machine in facts.pools.machines if machine.cordoned}
     found = []
     for name, pod in sorted(facts.pods.items()):
