@@ -20,6 +20,7 @@ from fleet_app.adapters.local_home import FleetHome
 from fleet_app.adapters.local_processes import carriers
 from fleet_app.cli.client import Gateway
 from fleet_app.policy.fleet import load_fleet
+from tests.live.echo_config import echo
 from tests.live.waiting import eventually
 from tests.truth import apart, lived, simulated
 
@@ -53,37 +54,7 @@ nodes:
   - {name: n3, gpus: 8, cpus: 8, memory: 8GiB, labels: {class: serving, spine: s1, leaf: l2}}
 """
 REPLICAS = 4
-SERVICE = {
-    "applications": [
-        {
-            "name": "echo",
-            "route_prefix": "/",
-            "import_path": "tests.live.echo_http:app",
-            "deployments": [
-                {
-                    "name": "EchoHttp",
-                    "placement_group_bundles": [{"GPU": 2, "CPU": 1}],
-                    "max_ongoing_requests": 2,
-                    "graceful_shutdown_timeout_s": 2,
-                    "ray_actor_options": {"num_cpus": 1, "num_gpus": 2},
-                    "autoscaling_config": {
-                        "policy": {
-                            "policy_function": "fleet_app.adapters.serve_policy:FleetPolicy",
-                            "policy_kwargs": {"team": "serving"},
-                        },
-                        "min_replicas": 1,
-                        "max_replicas": REPLICAS,
-                        "target_ongoing_requests": 1,
-                        "upscale_delay_s": 0,
-                        "downscale_delay_s": 3,
-                        "metrics_interval_s": 0.1,
-                        "look_back_period_s": 0.5,
-                    },
-                }
-            ],
-        }
-    ]
-}
+SERVICE = echo(gpus=2, replicas=REPLICAS)
 JOB = f"""
 import sys, time
 began = time.time()

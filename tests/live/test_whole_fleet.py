@@ -28,6 +28,7 @@ from fleet_app.cli.client import Gateway
 from fleet_app.cli.demo import promises
 from fleet_app.cli.demo.events import Story, parsed
 from fleet_app.policy.fleet import load_fleet
+from tests.live.echo_config import echo
 from tests.live.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,37 +37,7 @@ LIMIT_S = 120.0
 KILLS = 10
 BLIP_S = 6.0
 
-SERVICE = {
-    "applications": [
-        {
-            "name": "echo",
-            "route_prefix": "/",
-            "import_path": "tests.live.echo_http:app",
-            "deployments": [
-                {
-                    "name": "EchoHttp",
-                    "placement_group_bundles": [{"GPU": 1, "CPU": 1}],
-                    "max_ongoing_requests": 2,
-                    "graceful_shutdown_timeout_s": 2,
-                    "ray_actor_options": {"num_cpus": 1, "num_gpus": 1},
-                    "autoscaling_config": {
-                        "policy": {
-                            "policy_function": "fleet_app.adapters.serve_policy:FleetPolicy",
-                            "policy_kwargs": {"team": "serving"},
-                        },
-                        "min_replicas": 1,
-                        "max_replicas": 4,
-                        "target_ongoing_requests": 1,
-                        "upscale_delay_s": 0,
-                        "downscale_delay_s": 3,
-                        "metrics_interval_s": 0.1,
-                        "look_back_period_s": 0.5,
-                    },
-                }
-            ],
-        }
-    ]
-}
+SERVICE = echo(gpus=1, replicas=4)
 
 JOB = """
 import fcntl, sys, time

@@ -7,9 +7,8 @@ are ignored. The wall clock is taken as UTC.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
-from fleet_app.twin.readers.reading import Aside, Malformed, not_negative, positive, rows, seconds
+from fleet_app.twin.readers.reading import Aside, Malformed, moment, not_negative, positive, rows, seconds
 from fleet_app.twin.readers.row import Row
 
 COLUMNS = ("job_id", "vc", "gpu_num", "node_num", "state", "submit_time", "start_time", "duration")
@@ -28,17 +27,10 @@ def _row(cells: dict[str, str]) -> Row | Aside:
     return Row(
         name=f"helios-{positive(cells['job_id'], 'job_id')}",
         team=cells["vc"],
-        submitted_at=_moment(cells["submit_time"], "submit_time"),
-        started_at=_moment(cells["start_time"], "start_time"),
+        submitted_at=moment(cells["submit_time"], "submit_time"),
+        started_at=moment(cells["start_time"], "start_time"),
         run_s=seconds(cells["duration"], "duration"),
         gpus=gpus,
         nodes=positive(cells["node_num"], "node_num"),
         failed=cells["state"] in FAILED,
     )
-
-
-def _moment(text: str, what: str) -> float:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        raise ValueError(f"{what} is {text or 'empty'}, not a time") from None

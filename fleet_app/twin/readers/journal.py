@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fleet_app.arbiter import codec
 from fleet_app.arbiter.booked import BookingRecord, Stage
@@ -35,6 +35,7 @@ from fleet_app.twin.readers.reading import Aside, Malformed, Reading, gathered
 from fleet_app.twin.work import Asked, Job, Known, Traffic
 
 T = TypeVar("T")
+F = TypeVar("F")
 Found = Job | Traffic | Asked
 Notes = Mapping[str, Sequence[Note]]
 
@@ -42,6 +43,13 @@ UNSTARTED = "workloads that were cancelled or refused before they ran, or ran so
 FORGOTTEN = "workloads that somebody has deleted since"
 NOT_BOOKED = "bookings that never came to be"
 NOBODYS = "services that nobody announces any more"
+
+TABLES: Mapping[type, tuple[Literal["workloads", "services", "bookings"], str]] = {
+    Record: ("workloads", "workload"),
+    Demand: ("services", "service"),
+    BookingRecord: ("bookings", "booking"),
+}
+"""Where the journal has what, and what a row is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,11 @@ def past(path: Path, *, strict: bool = False) -> Past:
     when = (notes[0].at, max(notes[-1].at, snapshot.at))
     told = _by_subject(notes)
     everything: list[Found | Malformed | Aside] = [*wrong]
-    everything += [*_jobs(reader, told, when), *_services(reader, told, when[0]), *_bookings(reader, told)]
+    everything += [
+        *_jobs(reader, told, when),
+        *_services(reader, told, when[0]),
+        *_rows(reader, told, BookingRecord, _asked),
+    ]
     known: Reading[Found] = gathered((), lambda _: iter(everything), str(path), strict=strict)
     used = {one.subject: one.sm_active_percent / 100.0 for one in snapshot.state.usage}
     jobs = [replace(one, sm_active=used.get(one.workload.name)) for one in known.found if isinstance(one, Job)]
@@ -105,14 +117,8 @@ def wanted(path: Path) -> tuple[Rate, ...]:
 
 
 def _jobs(reader: JournalReader, told: Notes, when: tuple[float, float]) -> Iterator[Job | Aside | Malformed]:
-    known = set()
-    for number, (name, text) in enumerate(reader.lines("workloads"), 1):
-        known.add(name)
-        record = _loaded(Record, text, number, f"workload {name}")
-        yield record if isinstance(record, Malformed) else job_of(record, told.get(name, ()), when)
-    for name, notes in told.items():
-        if name not in known and any(note.kind is What.SUBMITTED for note in notes):
-            yield Aside(why=FORGOTTEN)
+    yield from _rows(reader, told, Record, lambda record, notes: job_of(record, notes, when))
+    yield from _gone(reader, told, Record, What.SUBMITTED, FORGOTTEN)
 
 
 def job_of(record: Record, notes: Iterable[Note], when: tuple[float, float]) -> Job | Aside:
@@ -187,14 +193,8 @@ def _usual(seconds: Iterable[float | None]) -> float:
 
 
 def _services(reader: JournalReader, told: Notes, begins_at: float) -> Iterator[Traffic | Aside | Malformed]:
-    known = set()
-    for number, (name, text) in enumerate(reader.lines("services"), 1):
-        known.add(name)
-        demand = _loaded(Demand, text, number, f"service {name}")
-        yield demand if isinstance(demand, Malformed) else _traffic(demand, told.get(name, ()), begins_at)
-    for name, notes in told.items():
-        if name not in known and any(note.kind is What.DEMANDED for note in notes):
-            yield Aside(why=NOBODYS)
+    yield from _rows(reader, told, Demand, lambda demand, notes: _traffic(demand, notes, begins_at))
+    yield from _gone(reader, told, Demand, What.DEMANDED, NOBODYS)
 
 
 def _traffic(demand: Demand, notes: Sequence[Note], begins_at: float) -> Traffic:
@@ -248,17 +248,11 @@ def _count(note: Note, key: str) -> float:
     return float(number) if isinstance(number, int) else 0.0
 
 
-def _bookings(reader: JournalReader, told: Notes) -> Iterator[Asked | Aside | Malformed]:
-    for number, (name, text) in enumerate(reader.lines("bookings"), 1):
-        record = _loaded(BookingRecord, text, number, f"booking {name}")
-        if isinstance(record, Malformed):
-            yield record
-            continue
-        asked_at = [note.at for note in told.get(name, ()) if note.kind is What.BOOKED]
-        if not asked_at or record.stage in {Stage.PROPOSED, Stage.CANCELLED, Stage.LAPSED}:
-            yield Aside(why=NOT_BOOKED)
-        else:
-            yield Asked(at=asked_at[0], ask=replace(record.ask, replaces=None))
+def _asked(record: BookingRecord, notes: Iterable[Note]) -> Asked | Aside:
+    asked_at = [note.at for note in notes if note.kind is What.BOOKED]
+    if not asked_at or record.stage in {Stage.PROPOSED, Stage.CANCELLED, Stage.LAPSED}:
+        return Aside(why=NOT_BOOKED)
+    return Asked(at=asked_at[0], ask=replace(record.ask, replaces=None))
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -268,6 +262,24 @@ def _reader(path: Path) -> JournalReader:
     if not path.is_file():
         raise RequestError("there is no journal", where=str(path), fix="Give a fleet's home, or the journal.db in it")
     return JournalReader(path)
+
+
+def _rows(
+    reader: JournalReader, told: Notes, kind: type[T], made: Callable[[T, Sequence[Note]], F | Aside]
+) -> Iterator[F | Aside | Malformed]:
+    """Yield what `made` makes of each row of a table and of what happened to it."""
+    table, what = TABLES[kind]
+    for number, (name, text) in enumerate(reader.lines(table), 1):
+        one = _loaded(kind, text, number, f"{what} {name}")
+        yield one if isinstance(one, Malformed) else made(one, told.get(name, ()))
+
+
+def _gone(reader: JournalReader, told: Notes, kind: type, began: What, why: str) -> Iterator[Aside]:
+    """Yield who began, by the events, and has no row any more."""
+    known = {name for name, _ in reader.lines(TABLES[kind][0])}
+    for name, notes in told.items():
+        if name not in known and any(note.kind is began for note in notes):
+            yield Aside(why=why)
 
 
 def _loaded(kind: type[T], text: str, line: int, what: str) -> T | Malformed:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
-from fleet_app.twin.readers.reading import Aside, Malformed
+from fleet_app.twin.readers.reading import Aside, Malformed, moment
 from fleet_app.twin.readers.row import Row
 
 GPU = "nvidia.com/gpu"
@@ -47,7 +46,7 @@ def _row(item: dict[str, Any]) -> Row | Aside:
     return Row(
         name=f"kueue-{meta['namespace']}-{meta['name']}",
         team=meta["namespace"],
-        submitted_at=_moment(meta["creationTimestamp"]),
+        submitted_at=moment(meta["creationTimestamp"], "creationTimestamp"),
         started_at=started_at,
         run_s=max(0.0, ended_at - started_at),
         gpus=gpus,
@@ -70,8 +69,4 @@ def _limit_s(spec: dict[str, Any]) -> float | None:
 
 
 def _since(condition: dict[str, Any]) -> float:
-    return _moment(condition["lastTransitionTime"])
-
-
-def _moment(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+    return moment(condition["lastTransitionTime"], "lastTransitionTime")

@@ -11,6 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -158,3 +159,12 @@ def seconds(text: str, what: str) -> float:
     if not 0.0 <= number < float("inf"):
         raise ValueError(f"{what} is {text.strip()}")
     return number
+
+
+def moment(text: str, what: str) -> float:
+    """Return an ISO 8601 time in seconds since the epoch, UTC where it names no zone. Raises ValueError for others."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{what} is {text or 'empty'}, not a time") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

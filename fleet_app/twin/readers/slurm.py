@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
-from fleet_app.twin.readers.reading import Aside, Malformed, not_negative, positive, rows, seconds
+from fleet_app.twin.readers.reading import Aside, Malformed, moment, not_negative, positive, rows, seconds
 from fleet_app.twin.readers.row import Row
 
 COLUMNS = ("JobID", "Account", "Partition", "Submit", "Start", "ElapsedRaw", "State", "NNodes", "AllocTRES")
@@ -59,13 +58,7 @@ def _gpus(tres: str) -> int:
 
 
 def _moment(text: str, what: str) -> float:
-    if re.fullmatch(r"\d{9,11}", text):
-        return float(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{what} is {text or 'empty'}, not a time") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return float(text) if re.fullmatch(r"\d{9,11}", text) else moment(text, what)
 
 
 def _limit_s(minutes: str) -> float | None:
