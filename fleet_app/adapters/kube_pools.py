@@ -253,7 +253,7 @@ class KubePools:
         self._change(patch)
 
     def _let_go(self, name: str) -> None:
-        """Name a pod to the operator as its pool gets smaller by one, if it is not held and there is one too many (N1).
+        """Name a pod to the operator as its pool gets smaller by one, if it is not held and there is one too many (N5).
 
         It is doomed from here on: whoever looks before the next look sees that.
         """

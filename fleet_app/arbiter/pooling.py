@@ -1,4 +1,4 @@
-"""What the pools say of the fleet's nodes, and what the pools should come to (N1 to N4). Pure.
+"""What the pools say of the fleet's nodes, and what the pools should come to (N1 to N5). Pure.
 
 What was seen last stands for as long as nobody answers: nothing follows from silence, least of all that a node is gone;
 that Ray alone says. Does not know Kubernetes, nor who carries the wishes out.

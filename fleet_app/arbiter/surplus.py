@@ -1,4 +1,4 @@
-"""How many pods a site's pools have too many, and what is on each pod: the engine says which go (N1). Pure.
+"""How many pods a site's pools have too many, and what is on each pod: the engine says which go (N5). Pure.
 
 How many nodes a pool is to have is the site's to say; where it does not, there are never too many. Does not know who
 takes pods away, nor how the pools came to have them.

@@ -1,4 +1,4 @@
-"""Which pods go when a pool is to have fewer of them: those with which the least is lost (N1).
+"""Which pods go when a pool is to have fewer of them: those with which the least is lost (N5).
 
 Knows of each pod what would go with it. Does not know where pools come from, how many they are to have, or who takes
 pods away.

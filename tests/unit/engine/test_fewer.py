@@ -1,4 +1,4 @@
-"""Which pods go when a pool is to have fewer (N1)."""
+"""Which pods go when a pool is to have fewer (N5)."""
 
 from __future__ import annotations
 
