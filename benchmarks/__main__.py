@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import admit, busy, decide, gang_start, openb, pool, twin
+from benchmarks import admit, busy, decide, gang_start, idle, openb, pool, promised, reclaim, submit, twin
 from benchmarks.result import Result
 
 OUT = Path(__file__).parent / "out" / "latest.json"
@@ -21,7 +21,11 @@ BENCHMARKS = {
     **twin.BENCHMARKS,
     **pool.BENCHMARKS,
     **openb.BENCHMARKS,
+    **promised.BENCHMARKS,
     "gang-start": gang_start.run,
+    "reclaim-live": reclaim.run,
+    "arbiter-idle": idle.run,
+    "submit": submit.run,
 }
 
 
