@@ -24,8 +24,8 @@ from fleet_app.twin.simulate import simulate
 SCENARIO = Path(__file__).parents[1] / "clusters" / "scenarios" / "seed-real.yaml"
 MONTH_S = 30 * 86_400.0
 MONTHS = (1, 3, 12)
-ENDLESS = "60d"
-"""How long those gangs run that are there to the end of the month."""
+ENDLESS, A_YEAR = "60d", "365d"
+"""How long those gangs run that are there to the end of the month, there and here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def grown(months: int) -> Grown:
     file["policy"] = str((SCENARIO.parent / file["policy"]).resolve())
     for work in file["work"]:
         if work["arrives"].get("runs") == ENDLESS:
-            work["arrives"]["runs"] = f"{2 * MONTHS[-1] * 30}d"
+            work["arrives"]["runs"] = A_YEAR
     with TemporaryDirectory() as folder:
         path = Path(folder) / SCENARIO.name
         path.write_text(yaml.safe_dump(file))
