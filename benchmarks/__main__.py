@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def main(wanted: str = "") -> int:
     if unknown:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or a fleet would outlive the benchmark that has it
     results = [known[one]() for one in ids]
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps([line.as_json() for line in results], indent=1) + "\n")

@@ -14,14 +14,14 @@ from fleet_app.twin.simulate import simulate
 
 SCENARIOS = Path(__file__).parents[1] / "clusters" / "scenarios"
 DAY_S = 86_400.0
-WEEK_DAYS, MONTH_DAYS = 7, 30
+DAYS, MONTH_DAYS = 2, 30
 
 
 def stranded() -> Result:
     """Return how much of a class's GPUs lay idle beside others in use (F1), for the class where it was more."""
-    shares = {one.node_class: 100.0 * one.stranded_share for one in _figures("shared", WEEK_DAYS).classes}
+    shares = {one.node_class: 100.0 * one.stranded_share for one in _figures("shared", DAYS).classes}
     each = ", ".join(f"{name} {share:.2f} %" for name, share in shares.items())
-    what = f"stranded GPUs, {WEEK_DAYS} days of clusters/scenarios/shared.yaml (Azure, ITP, Philly): {each}"
+    what = f"stranded GPUs, {DAYS} days of clusters/scenarios/shared.yaml (Azure, ITP, Philly): {each}"
     return result("stranded", what, "%", Samples(ours=[max(shares.values())]))
 
 

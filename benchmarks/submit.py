@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 NODES = 2
-JOBS = 12
-CLIENTS = 3
+JOBS = 8
+CLIENTS = 2
 RUNS = 5
 POLICY = """
 version: 1
