@@ -164,6 +164,30 @@ def test_who_goes(record: Record, now: float, want: bool) -> None:
     assert [one.name for one in book.going()] == ["a"] * want
 
 
+LEAVES: dict[str, tuple[bool, int, float, tuple[bool, bool]]] = {
+    "for the archive, once Ray has none of its jobs": (False, 0, 0.0, (False, True)),
+    "not while Ray has some": (False, 1, archive.PATIENCE_S, (True, False)),
+    "but for the archive all the same when that takes too long": (False, 1, archive.PATIENCE_S + 1.0, (False, True)),
+    "for good, when it was deleted": (True, 0, 0.0, (False, False)),
+    "when it was deleted not while Ray has some, however long that takes": (
+        True,
+        1,
+        2 * archive.PATIENCE_S,
+        (True, False),
+    ),
+}
+
+
+@pytest.mark.parametrize(("forgotten", "jobs", "later_s", "want"), LEAVES.values(), ids=LEAVES)
+def test_who_leaves_and_where_to(forgotten: bool, jobs: int, later_s: float, want: tuple[bool, bool]) -> None:
+    record = replace(over("a", 0.0), forgotten=forgotten)
+    book = Book({"a": record})
+    archive.turn(book, KEEP_S, 100.0)
+    archive.turn(book, KEEP_S, 100.0 + later_s)
+    archive.leave(book, record, 100.0 + later_s, jobs=jobs)
+    assert ("a" in book.records, "a" in book.archived) == want
+
+
 def test_a_longer_time_calls_back_who_has_not_gone_yet() -> None:
     book = Book({"a": over("a", 0.0)})
     archive.turn(book, KEEP_S, 100.0)
