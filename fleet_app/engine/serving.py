@@ -7,12 +7,12 @@ may start and where; how many the traffic needs is Serve's own affair.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fleet_app.engine import capping, caps, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
-from fleet_app.engine.eligibility import serving_nodes
+from fleet_app.engine.eligibility import accelerators, serving_nodes
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import Need, Spare, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
@@ -122,6 +122,7 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
     else:
         found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
         if found is None and ledger.caps is not None:
+            yield from _take_for_cap(ledger, need, others, ledger.caps)
             found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
             capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
@@ -162,6 +163,43 @@ def _take_for_room(
     if enough:
         fewest = min(enough, key=len)
         yield from _taken(ledger, need, fewest)
+
+
+def _take_for_cap(ledger: Ledger, need: Need, others: Sequence[Spare], limits: Caps) -> Iterator[TakeGrant]:
+    """Take idle grants below a cap, the fewest that are enough, where that alone keeps a replica from room (S3, V9)."""
+    service, off = need.service, barred(need)
+    if ledger.available_soon(service.team) < service.shape.gpus:
+        return
+    for accelerator in accelerators(ledger, serving_nodes(ledger)):
+        short = limits.short(service.team, accelerator, service.shape.gpus)
+        nodes = {node.name for node in among(serving_nodes(ledger), off) if node.accelerator == accelerator}
+        there = [(other, grant) for other, grant in others if grant.node in nodes and grant in other.kept]
+        chosen = _fewest_for_cap(limits, short, there)
+        if chosen and any(service.shape.fits(_room_without(ledger, chosen, name)) for name in sorted(nodes)):
+            yield from _taken(ledger, need, chosen)
+            return
+
+
+def _fewest_for_cap(limits: Caps, short: Mapping[str, int], spares: Sequence[Spare]) -> list[Spare]:
+    """Return grants of which none can be spared, without which caps lack nothing; none when all are not enough."""
+
+    def enough(gone: Sequence[Spare]) -> bool:
+        back = Counter[str]()
+        for other, _ in gone:
+            back.update(dict.fromkeys(limits.above(other.service.team), other.service.shape.gpus))
+        return all(back[entry] >= missing for entry, missing in short.items())
+
+    chosen = list(spares)
+    for one in spares:
+        rest = [other for other in chosen if other is not one]
+        if enough(rest):
+            chosen = rest
+    return chosen if enough(chosen) else []
+
+
+def _room_without(ledger: Ledger, spares: Sequence[Spare], name: str) -> Shape:
+    """Return the room on a node once what is leaving has left, and some grants are taken back."""
+    return _with(ledger.soon(name), [(other, grant) for other, grant in spares if grant.node == name])
 
 
 def _fewest(shape: Shape, room: Shape, spares: Sequence[Spare]) -> list[Spare]:
