@@ -337,3 +337,10 @@ def test_which_idle_grants_go_for_a_floor_where_only_a_cap_is_in_the_way(
     wait = plan.wait_of("low")
     assert not want or (wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY)
     assert not want or drained(plan) == []
+
+
+def test_a_replica_that_another_accelerator_is_open_to_waits_for_room_and_for_no_cap() -> None:
+    there = [*SERVING, node("a0", gpus=2, accelerator="A100", serving=True), service("all", gpus=2, on=("a0",))]
+    wait = decide(state(*there, LOW), rules(h100=0), 100.0).wait_of("low")
+    assert wait is not None
+    assert (wait.reason, wait.level) == (Reason.NO_ROOM, None)
