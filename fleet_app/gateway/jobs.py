@@ -84,7 +84,7 @@ class JobsApi:
         with contextlib.suppress(DashboardError):
             of_ray = await self._dashboard.jobs()
         by_id = {str(job["submission_id"]): job for job in of_ray if job.get("submission_id") is not None}
-        known = self._workloads.all()
+        known = await asyncio.to_thread(self._workloads.all)  # some ten thousand that have ended take a second
         ours = [details(each, by_id.get(each.shown or "")) for each in known.values() if not each.deleted]
         theirs = [job for id_, job in by_id.items() if known.keys().isdisjoint(names_of(id_))]
         drivers = [job for job in of_ray if job.get("submission_id") is None]
