@@ -106,8 +106,8 @@ class Book:
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
         self._order: list[str] | None = None
         self._forgotten = {record.name for record in known if record.forgotten}
-        ended = sorted((record.ended_at, record.name) for record in known if record.ended_at is not None)
-        self._ended = {name: at for at, name in ended}
+        ended = ((one.ended_at, one.name) for one in known if one.ended_at is not None and not one.forgotten)
+        self._ended = {name: at for at, name in sorted(ended)}
         self._done_since: dict[str, float] = {}
         self.phases: Counter[Phase] = Counter(record.workload.phase for record in known)
         """How many workloads are in each phase; the archive's are not counted."""
@@ -174,10 +174,11 @@ class Book:
             else:
                 self.notes.append(one)
         self._mark(record.name, live=record.workload.phase not in TERMINAL)
-        if record.ended_at is not None:
-            self._ended.setdefault(record.name, record.ended_at)
         if record.forgotten:
             self._forgotten.add(record.name)
+            self._ended.pop(record.name, None)
+        elif record.ended_at is not None:
+            self._ended.setdefault(record.name, record.ended_at)
 
     def drop(self, name: str) -> None:
         """Remove a workload's record."""

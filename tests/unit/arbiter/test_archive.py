@@ -188,6 +188,16 @@ def test_who_leaves_and_where_to(forgotten: bool, jobs: int, later_s: float, wan
     assert ("a" in book.records, "a" in book.archived) == want
 
 
+def test_who_was_deleted_and_whose_jobs_ray_keeps_holds_nobody_up() -> None:
+    stuck = [over(f"e{number:02d}", 1.0) for number in range(archive.AT_ONCE)]
+    book = Book(
+        {one.name: replace(one, forgotten=True) for one in stuck[1:]} | {"e00": stuck[0], "late": over("late", 2.0)}
+    )
+    book.put(replace(stuck[0], forgotten=True))
+    archive.turn(book, KEEP_S, 100.0)
+    assert [record.name for record in book.going()] == [*(one.name for one in stuck), "late"]
+
+
 def test_a_longer_time_calls_back_who_has_not_gone_yet() -> None:
     book = Book({"a": over("a", 0.0)})
     archive.turn(book, KEEP_S, 100.0)
