@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from fleet_app.arbiter.booked import BookingRecord
@@ -154,10 +154,12 @@ class Book:
         names = sorted(self._forgotten | self._done_since.keys())
         return [record for name in names if (record := self.records.get(name)) is not None]
 
-    def let_go(self, ended_by: float, now: float, most: int) -> None:
-        """Let those go that had ended by a moment, the earliest `most` of them."""
-        due = takewhile(lambda name: self._ended[name] <= ended_by, self._ended)
-        self._done_since = {name: self._done_since.get(name, now) for name in islice(due, most)}
+    def let_go(self, ended_by: float, most: int, now: float, at_once: int) -> None:
+        """Let those go that had ended by a moment, or are more than `most`: the earliest, so many at once."""
+        surplus = len(self._ended) - most
+        earliest = enumerate(islice(self._ended.items(), at_once))
+        due = [name for place, (name, at) in earliest if place < surplus or at <= ended_by]
+        self._done_since = {name: self._done_since.get(name, now) for name in due}
 
     def done_for_s(self, name: str, now: float) -> float:
         """Return for how long a workload has been going because it was over for long, in seconds."""
