@@ -110,6 +110,8 @@ class JobsApi:
             if text is not None:
                 parts += [note(f"attempt {attempt} starts")] if attempt != known.name else []
                 parts.append(text if text.endswith("\n") or not text else text + "\n")
+        if known.archived:
+            parts.append(note("it is archived, and its log is gone: Ray keeps it for history.keep_ended after the end"))
         if known.message and (known.status == "PENDING" or not known.attempts):
             parts.append(note(f"{known.status}: {known.message}"))
         return web.json_response({"logs": "".join(parts)})

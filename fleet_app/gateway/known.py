@@ -51,7 +51,8 @@ class Known:
 
     `attempts` are the Ray jobs that may have a log, oldest first; `live` is the one that runs.
     `queued` is whether it waits to be admitted. `cancelled` is whether an end was asked for, `stopping` whether the
-    arbiter has taken that in. `deleted` is whether it is only here until Ray has forgotten its jobs.
+    arbiter has taken that in. `deleted` is whether it is only here until Ray has forgotten its jobs. `archived` is
+    whether it ended so long ago that only the journal's archive has it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Known:
     cancelled: bool = False
     stopping: bool = False
     deleted: bool = False
+    archived: bool = False
 
     @property
     def shown(self) -> str | None:
@@ -104,13 +106,16 @@ class Workloads:
         return None if known is None or known.deleted else known
 
     def find_any(self, name: str) -> Known | None:
-        """Return one workload, deleted ones included. Raises FaultError."""
+        """Return one workload, deleted and archived ones included. Raises FaultError."""
         requests = self._requests()
         record = self.journal.record(name)
-        return self._merged({} if record is None else {name: record}, requests).get(name)
+        found = self._merged({} if record is None else {name: record}, requests).get(name)
+        if record is not None or (old := self.journal.archived(name)) is None:
+            return found
+        return replace(self._merged({name: old}, requests)[name], archived=True)
 
     def all(self) -> dict[str, Known]:
-        """Return every workload by name, deleted ones included. Raises FaultError."""
+        """Return every workload by name that is not archived, deleted ones included. Raises FaultError."""
         requests = self._requests()
         return self._merged(self.journal.records(), requests)
 
@@ -124,7 +129,9 @@ class Workloads:
 
     def packages_needed(self) -> frozenset[str]:
         """Return the packages that workloads that have not ended may still need."""
-        needed = [packages_of(known.runtime_env) for known in self.all().values() if known.status not in TERMINAL]
+        requests = self._requests()
+        live = self._merged(self.journal.live(), requests).values()
+        needed = [packages_of(known.runtime_env) for known in live if known.status not in TERMINAL]
         return frozenset(package for packages in needed for package in packages)
 
     def silent_s(self) -> float | None:

@@ -290,6 +290,22 @@ def test_the_engine_reads_what_the_file_says():
     )
 
 
+HISTORIES = {
+    "a week where nothing is said": ("", 7 * 86_400.0),
+    "what is said": ("history: {keep_ended: 36h}\n", 36 * 3600.0),
+}
+
+
+@pytest.mark.parametrize(("line", "want"), HISTORIES.values(), ids=HISTORIES)
+def test_for_how_long_what_has_ended_is_at_hand(line, want):
+    assert parse_policy(POLICY + line).history.keep_ended == want
+
+
+def test_what_has_ended_is_at_hand_for_some_time():
+    with pytest.raises(RequestError, match="keep_ended"):
+        parse_policy(POLICY + "history: {keep_ended: 0s}\n")
+
+
 def test_the_calendar_is_priced_by_accounting_and_counts_in_seconds():
     calendar = "calendar: {approve_above_gpu_hours: 1.5, most_domains: 2, reclaim_lead: 30m, move_lead: 2h, hold: 5m}\n"
     said = to_engine(parse_policy(POLICY + calendar + "accounting: {price_per_gpu_hour: 2.5}\n")).calendar
