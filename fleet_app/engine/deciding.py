@@ -7,9 +7,9 @@ is no decision. What is left out, and why that changes nothing:
 * Of those that ask for the same all but the first few. The steps refuse all who ask for the same as soon as they refuse
   one, so whoever comes after one that was refused is refused too. Where all that were handed over got what they want,
   more are handed over, and it is decided again before anybody has acted on it.
-* In a strict queue all but the first few: nobody passes the first that waits (O6).
-* A decision for somebody who comes to wait behind one that was refused the same, or behind the first that waits in a
-  strict queue.
+* In a strict queue all behind the first that waits with no room coming: nobody passes it, or asks (O6, O12).
+* A decision for somebody who comes to wait behind one that was refused the same, or in a strict queue behind the first
+  that waits with no room coming.
 * Where services have all that they are to have, a decision for an end while nobody waits, or while all who could be
   next yield, and find no room for all of their bundles: who yields asks nobody to leave.
 * A decision for a start, but where pulls are limited: what has its nodes and begins to use them makes no room.
@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fleet_app.engine.admission import HOPELESS, ITS_OWN
+from fleet_app.engine.admission import ITS_OWN
 from fleet_app.engine.books import Books, Following
 from fleet_app.engine.decide import decide, plan_of, steps
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Plan, Wait
+from fleet_app.engine.plan import HOPELESS, ROOM_COMES, Admit, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.queues import Place, Queues, Sort, sort_of
 from fleet_app.engine.state import FleetState
@@ -195,4 +195,4 @@ class Handed(NamedTuple):
         return None
 
     def _stops(self, wait: Wait) -> bool:
-        return wait.reason not in (HOPELESS if isinstance(self.key, str) else ITS_OWN)
+        return wait.reason not in (HOPELESS | ROOM_COMES if isinstance(self.key, str) else ITS_OWN)

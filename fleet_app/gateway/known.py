@@ -93,6 +93,7 @@ class Workloads:
         """Read the journal, the inbox and the arbiter's sign of life in `home`; none of them needs to exist."""
         self._home = home
         self.journal = JournalReader(home / "journal.db")
+        self._inbox = inbox.Reader(home)
         self._read: _Read | None = None
         self._seen: object = None
         self.moved = asyncio.Event()
@@ -107,7 +108,7 @@ class Workloads:
 
     def find_any(self, name: str) -> Known | None:
         """Return one workload, deleted and archived ones included. Raises FaultError."""
-        requests = self._requests()
+        requests = [request for request in self._requests() if _of_whom(request) == name]
         record = self.journal.record(name)
         found = self._merged({} if record is None else {name: record}, requests).get(name)
         if record is not None or (old := self.journal.archived(name)) is None:
@@ -196,13 +197,11 @@ class Workloads:
     # Merging.
 
     def _requests(self) -> list[inbox.Request]:
-        waiting = inbox.waiting(self._home)
+        waiting = self._inbox.waiting()
         if not waiting:
             return []
         taken = self.journal.ingested()
-        return [
-            request for path, request in waiting if path.name not in taken and not isinstance(request, inbox.Unreadable)
-        ]
+        return [request for id_, request in waiting.items() if id_ not in taken]
 
     def _merged(self, records: Mapping[str, Record], requests: list[inbox.Request]) -> dict[str, Known]:
         alive = self.alive()
@@ -252,6 +251,17 @@ class Workloads:
             return ""
         wait = snapshot.plan.wait_of(record.name)
         return sentence_of(wait, record.workload, now=snapshot.at) if wait else ""
+
+
+def _of_whom(request: inbox.Request) -> str | None:
+    """Return the workload that a request is about, None when it is about none."""
+    match request:
+        case inbox.Submit():
+            return str(request.spec.get("name"))
+        case inbox.Cancel(name=name) | inbox.Forget(name=name):
+            return name
+        case _:
+            return None
 
 
 def _of_submission(request: inbox.Submit, *, alive: bool) -> Known:
