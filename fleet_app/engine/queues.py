@@ -31,7 +31,7 @@ class Queues:
         """Begin with nobody."""
         self.waiting: dict[str, Workload] = {}
         self.strict = {quota.name for quota in policy.quotas if quota.strict}
-        self.sorts: dict[Sort, Listed] = {}
+        self.sorts: dict[str, dict[Sort, Listed]] = {}
         self.teams: dict[str, Listed] = {name: [] for name in self.strict}
         self._rank = ranking(policy, 0.0)
         self._choosy: dict[str, int] = dict.fromkeys(self.strict, 0)
@@ -40,7 +40,7 @@ class Queues:
         """Let somebody wait."""
         self.waiting[one.name] = one
         entry = (self.place(one), one)
-        _put(self.sorts.setdefault(sort_of(one), []), entry)
+        _put(self.sorts.setdefault(one.team, {}).setdefault(sort_of(one), []), entry)
         if one.team in self.strict:
             _put(self.teams[one.team], entry)
             self._choosy[one.team] += one.accelerator is not None
@@ -48,11 +48,11 @@ class Queues:
     def leave(self, one: Workload) -> None:
         """Let somebody wait no more."""
         del self.waiting[one.name]
-        place, sort = self.place(one), sort_of(one)
-        listed = self.sorts[sort]
+        place, sort, sorts = self.place(one), sort_of(one), self.sorts[one.team]
+        listed = sorts[sort]
         del listed[bisect_left(listed, place, key=_PLACE)]
         if not listed:
-            del self.sorts[sort]
+            del sorts[sort]
         if one.team in self.strict:
             listed = self.teams[one.team]
             del listed[bisect_left(listed, place, key=_PLACE)]
@@ -68,12 +68,11 @@ class Queues:
 
     def lists(self) -> Iterator[tuple[str | Sort, Listed]]:
         """Yield the lists of which only the first few matter: a team's where nobody may pass, else a sort's."""
-        for team in self.strict:
-            if self.teams[team] and not self._choosy[team]:
+        for team, sorts in self.sorts.items():
+            if not self.in_line(team):
+                yield from sorts.items()
+            elif sorts:
                 yield team, self.teams[team]
-        for sort, listed in self.sorts.items():
-            if not self.in_line(listed[0][1].team):
-                yield sort, listed
 
 
 def sort_of(one: Workload) -> Sort:

@@ -16,7 +16,7 @@ from heapq import nsmallest
 
 from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, depth, eligible
-from fleet_app.engine.ends import Start, gone_at, limit_at
+from fleet_app.engine.ends import Start, gone_at
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.members import member_of
 from fleet_app.engine.plan import Reason, Wait
@@ -131,15 +131,13 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
     """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
     trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(ledger, seeks, one))
-    staying = (one for one in ledger.limited if one.name not in ledger.leaving and not _is_gone(trial, one))
-    here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
-    ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
     moment: Moment = ledger.now, ""
-    for limit, name, one in ends:
-        if trial.ample:
+    for limit, name, one in ledger.limited:
+        if trial.ample or limit == math.inf:
             break
-        trial.leave((one,))
-        moment = max(ledger.now, limit), name
+        if name not in ledger.leaving and not trial.nodes.keys().isdisjoint(one.nodes) and not _is_gone(trial, one):
+            trial.leave((one,))
+            moment = max(ledger.now, limit), name
     return moment if trial.ample else None
 
 
