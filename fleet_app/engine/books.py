@@ -34,8 +34,9 @@ _LIMIT = itemgetter(0)
 class Books:
     """What every ledger of a policy enters: nodes, their room and lodgers, who holds what, and quota.
 
-    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices. What ledgers found
-    out about the policy and the nodes is kept for those that follow.
+    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices. `lodging` is how
+    often somebody on a node may be asked to leave it. What ledgers found out about the policy and the nodes is kept for
+    those that follow.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -55,6 +56,7 @@ class Books:
         self.limited: list[Limited] = []
         self.leaving: list[Workload] = []
         self.odd: set[str] = set()
+        self.lodging = 0
         self._away: dict[str, int] = {}
         self._down: set[str] = set()
         self.classes: dict[tuple[int, str], PriorityClass] = {}
@@ -135,6 +137,8 @@ class Books:
 
         What has several bundles keeps off nodes with replicas (P6).
         """
+        if one.team not in self.tree.entries:
+            return False
         left = one.bundles if one.minimum is None else one.minimum
         alone = one.bundles > 1 or one.minimum is not None
         least = min(shape.gpus for shape in one.shapes) if one.groups else one.shape.gpus
@@ -203,6 +207,7 @@ class Books:
         lodgers = list(self.lodgers.get(node, ()))
         _put(lodgers, one, sign)
         self.lodgers[node] = lodgers
+        self.lodging += sign
 
     def quota_at(self, bookings: Sequence[Booking], now: float) -> tuple[QuotaTree, dict[str, int]]:
         """Return the quota in force, and what is used of it: what is drawn depends on what bookings transfer."""

@@ -11,13 +11,11 @@ from operator import itemgetter
 
 from fleet_app.engine.ordering import ranking
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.shorter import Place, Shorter, keeps_for_one
 from fleet_app.engine.workload import Workload
 
 Sort = tuple[object, ...]
 """What they all ask for who are refused as soon as one of them is."""
-
-Place = tuple[object, ...]
-"""What decides who of two comes first in the order: the lower."""
 
 Listed = list[tuple[Place, Workload]]
 
@@ -25,7 +23,10 @@ _PLACE = itemgetter(0)
 
 
 class Queues:
-    """Who waits, first in the order first: by sort, and of teams whose queue is strict by team."""
+    """Who waits, first in the order first: by sort, of teams whose queue is strict by team, and by what they ask for.
+
+    The last only where that is of use: where room is kept for one at most and no queue is strict.
+    """
 
     def __init__(self, policy: Policy) -> None:
         """Begin with nobody."""
@@ -33,13 +34,17 @@ class Queues:
         self.strict = {quota.name for quota in policy.quotas if quota.strict}
         self.sorts: dict[str, dict[Sort, Listed]] = {}
         self.teams: dict[str, Listed] = {name: [] for name in self.strict}
+        self.shorter = None if self.strict or not keeps_for_one(policy) else Shorter(policy.drain)
         self._rank = ranking(policy, 0.0)
         self._choosy: dict[str, int] = dict.fromkeys(self.strict, 0)
 
     def enter(self, one: Workload) -> None:
         """Let somebody wait."""
         self.waiting[one.name] = one
-        entry = (self.place(one), one)
+        place = self.place(one)
+        entry = (place, one)
+        if self.shorter is not None:
+            self.shorter.enter(place, one)
         _put(self.sorts.setdefault(one.team, {}).setdefault(sort_of(one), []), entry)
         if one.team in self.strict:
             _put(self.teams[one.team], entry)
@@ -49,6 +54,8 @@ class Queues:
         """Let somebody wait no more."""
         del self.waiting[one.name]
         place, sort, sorts = self.place(one), sort_of(one), self.sorts[one.team]
+        if self.shorter is not None:
+            self.shorter.leave(place, one)
         listed = sorts[sort]
         del listed[bisect_left(listed, place, key=_PLACE)]
         if not listed:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from heapq import nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 
 from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, depth, eligible
@@ -115,17 +115,29 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
     left = ledger.firm_left_behind(workload.team)
     if left >= workload.gpus:
         return ledger.now, ""
-    ends: list[tuple[float, str, int]] = []
-    for one in ledger.holding:
+    for end, name, one in _going(ledger):
         if one.team == workload.team and not ledger.class_of(one).yields:
-            end = gone_at(ledger.policy.drain, one, ledger.now)
-            if end is not None:
-                ends.append((end, one.name, one.gpus))
-    for end, name, gpus in sorted(ends):
-        left += gpus
-        if left >= workload.gpus:
-            return end, name
+            left += one.gpus
+            if left >= workload.gpus:
+                return end, name
     return None
+
+
+def _going(ledger: Ledger) -> Iterator[tuple[float, str, Workload]]:
+    """Yield who is gone by a known end, the first first; only as far as it is asked for, there are many."""
+    drain, now = ledger.policy.drain, ledger.now
+    apart = ledger.holding if ledger.leaving or ledger.members.elastic else ()
+    known = ((one, gone_at(drain, one, now)) for one in apart if one.leaving or one.minimum is not None)
+    going = [(end, one.name, one) for one, end in known if end is not None]
+    heapify(going)
+    for limit, name, one in ledger.limited:
+        while going and going[0][0] < limit:
+            yield heappop(going)
+        end = None if one.leaving or one.minimum is not None else gone_at(drain, one, now)
+        if end is not None:
+            heappush(going, (end, name, one))
+    while going:
+        yield heappop(going)
 
 
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
