@@ -61,7 +61,7 @@ def teams(figures: Figures) -> Table:
             plain(one.team),
             *(f"{part:,.0f}" for part in (*parts, one.useful_gpu_h)),
             f"{one.lost_gpu_h:,.1f}",
-            f"{one.reclaimed_gpus:,} GPUs",
+            f"{one.reclaimed_gpu_h:,.0f}",
             f"{one.asked:,}",
             str(one.breaks),
             f"{one.own_money + one.borrowed_money:,.0f}",

@@ -48,8 +48,8 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
     used = dict(ledger.used_soon)
     for part in steps(ledger, state, name):
         outcome.append(part)
-        if isinstance(part, Alike):
-            turns += _alike(ledger, queued, turns[-1], part, name)
+        if isinstance(part, Alike) and name in queued:
+            turns += _alike(ledger, turns[-1], [queued[one] for one in part.names], queued[name])
         elif isinstance(part, Admit | AdmitSlice | Wait) and part.workload in queued:
             turns.append(_Turn(workload=queued[part.workload], part=part, used=used))
         if isinstance(part, Admit | Wait) or not turns:
@@ -57,13 +57,11 @@ def watched(state: FleetState, policy: Policy, now: float, name: str) -> tuple[P
     return plan_of(ledger, outcome), _before(ledger, turns, name) if name in queued else ()
 
 
-def _alike(ledger: Ledger, queued: Mapping[str, Workload], turn: _Turn, alike: Alike, name: str) -> Iterator[_Turn]:
-    """Yield the turns of those that were refused with another, if they were in line before `name`."""
-    if name not in queued or not isinstance(turn.part, Wait):
-        return
-    for other in queue([queued[one] for one in (*alike.names, name)], ranking(ledger.policy, ledger.now)):
-        if other.name == name:
-            return
+def _alike(ledger: Ledger, turn: _Turn, alike: Sequence[Workload], one: Workload) -> Iterator[_Turn]:
+    """Yield the turns of those that were refused with another, if they were in line before `one`."""
+    assert isinstance(turn.part, Wait)
+    line = queue([*alike, one], ranking(ledger.policy, ledger.now))
+    for other in line[: line.index(one)]:
         yield _Turn(workload=other, part=turn.part.of(other.name), used=turn.used)
 
 
@@ -94,7 +92,8 @@ def _why(ledger: Ledger, turn: _Turn, one: Workload, first: Workload) -> str:
         return waited if other.priority <= one.priority else "higher priority"
     if other.requeued != one.requeued:
         return "was torn down through no wish of its own"
-    if other.team != one.team and (by_share := _by_share(ledger.tree, turn, first)):
+    borrow = ledger.class_of(other).borrows and ledger.class_of(one).borrows
+    if borrow and other.team != one.team and (by_share := _by_share(ledger.tree, turn, first)):
         return by_share
     return "earlier" if other.submitted_at < one.submitted_at else "as early, and first by name"
 

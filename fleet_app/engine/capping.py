@@ -117,17 +117,21 @@ class _Case:
         return reclaim.cheapest(self.ledger, [*below, *others], enough, may_go)
 
     def _some(self, below: Sequence[Workload], enough: Callable[[Victims], bool]) -> Victims | None:
-        """Return those who leave for room, and the cheapest for the caps, but nobody who can be spared."""
+        """Return those who leave for room, and the cheapest for the caps, but nobody who can be spared.
+
+        Where nobody could be asked for room alone, all who may be asked for the caps leave: that may make it.
+        """
+        can_be_spared = self.ledger.members.can_be_spared
         find = reclaim.find if self.seeks.sought is None else mixed_reclaim.find
         found = find(self.ledger, self.seeks, self.nodes, lambda _: True)
-        chosen = [] if found is None else list(found.victims)
+        chosen = list(below if found is None else found.victims)
         short = self._without(self._short(), chosen)
         for one in sorted(below, key=lambda one: reclaim.cost(self.ledger, (one,))):
             helps = self._without(short, (one,)) != short and all(one.name != other.name for other in chosen)
-            if helps and self.ledger.members.can_be_spared([*chosen, one]):
+            if helps and can_be_spared([*chosen, one]):
                 chosen.append(one)
                 short = self._without(short, (one,))
-        if found is None or not enough(tuple(chosen)):
+        if not can_be_spared(chosen) or not enough(tuple(chosen)):
             return None
         return reclaim.pruned(self.ledger, chosen, enough)
 

@@ -54,11 +54,8 @@ def _soonest(
 ) -> tuple[str, ...] | None:
     """Return the nodes that hold all groups first, of what is free or coming already (R6)."""
     moments = {ledger.now} | {at for node in nodes for at, _ in ledger.leavers.get(node.name, ())}
-    for moment in sorted(moments):
-        chosen = matching.place(sought, nodes, _room_by(ledger, moment), tightness)
-        if chosen is not None:
-            return chosen
-    return None
+    tries = (matching.place(sought, nodes, _room_by(ledger, moment), tightness) for moment in sorted(moments))
+    return next((chosen for chosen in tries if chosen is not None), None)
 
 
 def _room_by(ledger: Ledger, moment: float) -> Callable[[str, Shape], bool]:

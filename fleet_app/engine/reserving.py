@@ -75,10 +75,10 @@ def soonest(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> set[st
     """
     coming = list(filter(is_free(ledger, workload), rooms_of(ledger, workload.shape, nodes).soon()))
     ready = {node.name: ledger.ready_at(node.name, workload.shape) for node in coming}
-    for moment in sorted(set(ready.values())):
+    for moment in sorted(set(ready.values()))[:-1]:
         first = [node for node in coming if ready[node.name] <= moment]
         if placement.most(first, depth(ledger, workload)) >= workload.bundles:
-            return {node.name for node in first} if len(first) < len(coming) else None
+            return {node.name for node in first}
     return None
 
 

@@ -22,11 +22,12 @@ MOST_TIMES = 10.0
 
 def classes(figures: Figures) -> Rows:
     """Return what each class of nodes did, in GPU-hours."""
-    head = ("Class", "Total", "Allocated", "Lent", "Draining", "Held", "Idle", "Down", "Stranded")
+    head = ("Class", "Total", "Allocated", "Lent", "Reclaimed", "Draining", "Held", "Idle", "Down", "Stranded")
     rows = []
     for one in figures.classes:
-        parts = (one.total_gpu_h, one.allocated_gpu_h, one.lent_gpu_h, one.draining_gpu_h, one.held_gpu_h)
-        hours = [f"{part:,.0f}" for part in (*parts, one.idle_gpu_h, one.down_gpu_h)]
+        lent = (one.total_gpu_h, one.allocated_gpu_h, one.lent_gpu_h, one.reclaimed_gpu_h)
+        rest = (one.draining_gpu_h, one.held_gpu_h, one.idle_gpu_h, one.down_gpu_h)
+        hours = [f"{part:,.0f}" for part in (*lent, *rest)]
         rows.append((one.node_class, *hours, f"{one.stranded_share:.2%}"))
     return head, rows
 

@@ -83,6 +83,7 @@ def _teams(before: Figures, after: Figures) -> Iterator[Row]:
         for what, unit, numbers in (
             ("its own used", "GPU-h", [0.0 if one is None else one.own_gpu_h for one in pairs]),
             ("borrowed", "GPU-h", [0.0 if one is None else one.borrowed_gpu_h for one in pairs]),
+            ("reclaimed", "GPU-h", [0.0 if one is None else one.reclaimed_gpu_h for one in pairs]),
             ("useful work", "GPU-h", [0.0 if one is None else one.useful_gpu_h for one in pairs]),
             ("asked to leave", "times", [0.0 if one is None else one.asked for one in pairs]),
         ):

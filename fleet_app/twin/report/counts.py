@@ -13,10 +13,21 @@ from fleet_app.twin.report.spread import spread
 
 
 @dataclass(slots=True)
+class Taken:
+    """GPUs that somebody gave back for a team and does not have again: since when, on serving's nodes to what share."""
+
+    team: str
+    since: float
+    gpus: int
+    serving_share: float
+
+
+@dataclass(slots=True)
 class Attempt:
     """A workload that is there: who it is, what it has had since when, and why its last attempt was cut short.
 
     `serving_share` is the share of its nodes that are serving's, `cut_on_serving` that of those that it had last.
+    `asked_for` is the team for which it was asked to leave, `taken` what it gave back so and does not have again.
     """
 
     team: str
@@ -29,6 +40,8 @@ class Attempt:
     tflops: float | None = None
     serving_share: float = 0.0
     cut_on_serving: float = 0.0
+    asked_for: str | None = None
+    taken: list[Taken] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -43,6 +56,7 @@ class TeamCount:
     useful: float = 0.0
     lost: float = 0.0
     reclaimed: int = 0
+    reclaimed_gpu_s: float = 0.0
     asked: int = 0
     breaks: int = 0
     waits: list[float] = field(default_factory=list)
@@ -61,6 +75,7 @@ class TeamCount:
             useful_gpu_h=self.useful / HOUR_S,
             lost_gpu_h=self.lost / HOUR_S,
             reclaimed_gpus=self.reclaimed,
+            reclaimed_gpu_h=self.reclaimed_gpu_s / HOUR_S,
             asked=self.asked,
             breaks=self.breaks,
             own_money=self.own / HOUR_S * price,
@@ -82,6 +97,7 @@ class ClassCount:
     idle: float = 0.0
     down: float = 0.0
     lent: float = 0.0
+    reclaimed: float = 0.0
     stranded: list[float] = field(default_factory=list)
     effort: EffortCount = field(default_factory=EffortCount)
 
@@ -96,6 +112,7 @@ class ClassCount:
             idle_gpu_h=self.idle / HOUR_S,
             down_gpu_h=self.down / HOUR_S,
             lent_gpu_h=self.lent / HOUR_S,
+            reclaimed_gpu_h=self.reclaimed / HOUR_S,
             stranded_share=sum(self.stranded) / len(self.stranded) if self.stranded else 0.0,
             effort=self.effort.figures(peak_tflops, price),
         )

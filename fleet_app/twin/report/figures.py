@@ -62,7 +62,11 @@ class Foresight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassUse:
-    """The GPU-hours of one class of nodes; all but `lent` and `stranded` add up to `total`."""
+    """The GPU-hours of one class of nodes; all but `lent`, `reclaimed` and `stranded` add up to `total`.
+
+    `reclaimed` is what those lacked who gave its GPUs back when they were asked to: until they had GPUs again, or to
+    the end of the run.
+    """
 
     node_class: str
     total_gpu_h: float
@@ -72,6 +76,7 @@ class ClassUse:
     idle_gpu_h: float
     down_gpu_h: float
     lent_gpu_h: float
+    reclaimed_gpu_h: float
     stranded_share: float
     """Of all of its GPUs, those that lay idle beside others in use: they form no whole node (F1)."""
     effort: Effort
@@ -82,8 +87,9 @@ class TeamUse:
     """One team: `own`, `lent` and `unused` add up to its nominal, and what it borrowed stands apart.
 
     `useful` is what its gangs and jobs computed and did not lose. `reclaimed_gpus` counts GPUs that others were asked
-    to give back for it, `asked` how often its own workloads were asked to leave, `breaks` how often one did not in
-    time. `waited` is how long its workloads waited each time, `still_waiting` how many wait at the end.
+    to give back for it, `reclaimed_gpu_h` is what those lacked until they had GPUs again, `asked` how often its own
+    workloads were asked to leave, `breaks` how often one did not in time. `waited` is how long its workloads waited
+    each time, `still_waiting` how many wait at the end.
     """
 
     team: str
@@ -95,6 +101,7 @@ class TeamUse:
     useful_gpu_h: float
     lost_gpu_h: float
     reclaimed_gpus: int
+    reclaimed_gpu_h: float
     asked: int
     breaks: int
     own_money: float

@@ -95,7 +95,8 @@ def _run(figures: Figures, estimate: Closed | None) -> list[str]:
         ),
         _section(
             "Teams",
-            "GPU-hours: own use, lent and unused add up to what is the team's own. The last column is money.",
+            "GPU-hours: own use, lent and unused add up to what is the team's own; reclaimed is what others lacked who "
+            "gave it GPUs back. The last column is money.",
             _teams(figures),
         ),
         *([_section("Services", "", _services(figures))] if figures.services else []),
@@ -132,8 +133,8 @@ def _returned(figures: Figures) -> Iterator[str]:
 def _known(figures: Figures) -> Iterator[str]:
     """Yield the tables of which there is anything to say."""
     note = (
-        "GPU-hours; all but what was lent adds up. Draining was asked to leave, held was kept for somebody, stranded "
-        "lay idle beside others in use."
+        "GPU-hours; all but lent and reclaimed adds up. Draining was asked to leave, held was kept for somebody, "
+        "stranded lay idle beside others in use, reclaimed is what those lacked who gave GPUs back."
     )
     yield _section("Classes of nodes", note, _table(*cells.classes(figures)))
     yield _section("Waits in numbers", "Each time until nodes were given.", _table(*cells.waits(figures)))
@@ -199,6 +200,7 @@ def _teams(figures: Figures) -> str:
         "Lent",
         "Unused",
         "Borrowed",
+        "Reclaimed",
         "Useful work",
         "Lost",
         "Asked to leave",
@@ -208,7 +210,7 @@ def _teams(figures: Figures) -> str:
         (
             one.team,
             *(f"{part:,.0f}" for part in (one.nominal_gpu_h, one.own_gpu_h, one.lent_gpu_h, one.unused_gpu_h)),
-            *(f"{part:,.0f}" for part in (one.borrowed_gpu_h, one.useful_gpu_h, one.lost_gpu_h)),
+            *(f"{part:,.0f}" for part in (one.borrowed_gpu_h, one.reclaimed_gpu_h, one.useful_gpu_h, one.lost_gpu_h)),
             f"{one.asked:,} times",
             f"{one.own_money + one.borrowed_money:,.0f}",
         )

@@ -21,6 +21,7 @@ from fleet_app.twin.record import (
     Demanded,
     Ended,
     Foreseen,
+    Grown,
     Left,
     NodeLost,
     Noticed,
@@ -35,7 +36,7 @@ from fleet_app.twin.record import (
     TeamSpan,
     Waiting,
 )
-from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, TeamCount
+from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, Taken, TeamCount
 from fleet_app.twin.report.effort import EffortCount, Held
 from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
 from fleet_app.twin.report.foresight import ForesightCount
@@ -112,6 +113,7 @@ class Tally:
         here = self._here[one.workload]
         here.admitted_at, here.started_at, here.gpus = one.at, None, one.gpus
         here.serving_share = self._on_serving(one.nodes)
+        self._has_again(here, one.at)
         self._waits[size_of(one.gpus)].append(one.waited_s)
         self._teams[here.team].waits.append(one.waited_s)
 
@@ -126,16 +128,22 @@ class Tally:
 
     @tell.register
     def _(self, one: Noticed) -> None:
-        self._teams[self._here[one.workload].team].asked += 1
-        whose = self._team_of(one.beneficiary)
-        if whose is not None and one.cause in PREEMPTED:
-            self._teams[whose].reclaimed += one.gpus
+        here = self._here[one.workload]
+        self._teams[here.team].asked += 1
+        here.asked_for = self._team_of(one.beneficiary) if one.cause in PREEMPTED else None
+        if here.asked_for is not None:
+            self._teams[here.asked_for].reclaimed += one.gpus
 
     @tell.register
     def _(self, one: Shrunk) -> None:
-        here = self._here[one.workload]
-        self._cost(here, Cause.DRAINED, self._on_serving(one.nodes), Cut(leaving=(one.at - one.asked_at) * one.gpus))
+        here, share = self._here[one.workload], self._on_serving(one.nodes)
+        self._cost(here, Cause.DRAINED, share, Cut(leaving=(one.at - one.asked_at) * one.gpus))
         self._given_back.append(one.at - one.asked_at)
+        self._gave(here, one.at, one.gpus, share)
+
+    @tell.register
+    def _(self, one: Grown) -> None:
+        self._has_again(self._here[one.workload], one.at, one.gpus)
 
     @tell.register
     def _(self, one: Left) -> None:
@@ -150,12 +158,15 @@ class Tally:
         team.breaks += one.broke
         self._worked(here, one.at, lost_gpu_s=one.lost_gpu_s + leaving_s * one.gpus)
         self._bar(one.workload, here, one.at, str(one.cause))
+        if one.cause in PREEMPTED:
+            self._gave(here, one.at, one.gpus, here.serving_share)
         here.admitted_at, here.started_at = None, None
         here.cut_by, here.cut_on_serving = one.cause, here.serving_share
 
     @tell.register
     def _(self, one: Ended) -> None:
         here = self._here.pop(one.workload)
+        self._has_again(here, one.at)
         self._outcomes[one.outcome] += 1
         if here.admitted_at is not None:
             self._worked(here, one.at)
@@ -165,6 +176,27 @@ class Tally:
     def _(self, one: Waiting) -> None:
         self._still[size_of(one.gpus)] += 1
         self._teams[one.team].still += 1
+
+    def _gave(self, here: Attempt, at: float, gpus: int, share: float) -> None:
+        """Note what somebody has given back for a team and does not have again."""
+        if here.asked_for is not None:
+            here.taken.append(Taken(team=here.asked_for, since=at, gpus=gpus, serving_share=share))
+
+    def _has_again(self, here: Attempt, at: float, gpus: int | None = None) -> None:
+        """Count what was taken back until now of what somebody has again, what went first first; None is all of it."""
+        while here.taken and (gpus is None or gpus > 0):
+            first = here.taken[0]
+            back = first.gpus if gpus is None else min(gpus, first.gpus)
+            self._took(first, back * (at - first.since))
+            first.gpus -= back
+            gpus = None if gpus is None else gpus - back
+            if not first.gpus:
+                del here.taken[0]
+
+    def _took(self, taken: Taken, gpu_s: float) -> None:
+        self._teams[taken.team].reclaimed_gpu_s += gpu_s
+        for kind, share in ((NodeClass.SERVING, taken.serving_share), (NodeClass.TRAINING, 1.0 - taken.serving_share)):
+            self._classes[kind].reclaimed += gpu_s * share
 
     def _cost(self, here: Attempt, cause: Cause, on_serving: float, cost: Cut) -> None:
         """Count what a cut cost; what is lent is counted on serving's nodes, and so is what preemption costs of it."""
@@ -346,6 +378,7 @@ class Tally:
         for name, here in self._here.items():
             self._worked(here, about.began_at + about.lasted_s)
             self._bar(name, here, about.began_at + about.lasted_s, "runs on")
+            self._has_again(here, about.began_at + about.lasted_s)
             here.admitted_at = here.started_at = None
         serving = self._classes[NodeClass.SERVING]
         return Figures(

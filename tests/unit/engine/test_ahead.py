@@ -8,7 +8,7 @@ import pytest
 
 from fleet_app.engine.ahead import watched
 from fleet_app.engine.decide import decide
-from fleet_app.engine.policy import Ordering, Policy, Slicing
+from fleet_app.engine.policy import Ordering, Policy, Quota, Slicing
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Workload
 from tests.builders import backfill, cards, gang, node, nodes, policy, sliced, state, team
@@ -16,6 +16,13 @@ from tests.unit.engine.test_turns import jobs, shared
 
 X = gang("x", submitted_at=5.0)
 MINE = backfill("x", team="a", submitted_at=50.0)
+NESTED = policy(
+    team("idle", nominal=12),
+    *(Quota(name=name, parent="org") for name in ("lab", "shop")),
+    team("a", nominal=0, parent="lab"),
+    *(team(name, nominal=0, parent="shop") for name in ("b", "beside")),
+)
+"""The shop borrows more than the lab, but of its teams b less than the lab's a."""
 
 CASES: dict[str, tuple[Policy, list[Node | Workload], dict[str, tuple[str, str]]]] = {
     "a higher priority": (
@@ -69,6 +76,41 @@ CASES: dict[str, tuple[Policy, list[Node | Workload], dict[str, tuple[str, str]]
         [node("n1"), gang("g", submitted_at=5.0), gang("x", submitted_at=50.0, requeued=True)],
         {"g": ("waited 1 min 35 s, which counts as 2 steps up", "starts now with 8 GPUs")},
     ),
+    "who was refused with another, if it is earlier": (
+        policy(team()),
+        [node("n1"), gang("firm", gpus=1, on=["n1"]), *(gang(f"g{at}", submitted_at=at) for at in (1.0, 2.0, 6.0)), X],
+        {
+            "g1.0": ("earlier", "waits, and 1 node is kept for it"),
+            "g2.0": ("earlier", "waits: no-room"),
+        },
+    ),
+    "shorter work, where that comes first": (
+        replace(policy(team()), ordering=Ordering(shortest_first=True)),
+        [node("n1"), gang("g", submitted_at=9.0, max_run_s=60.0), gang("x", submitted_at=5.0, max_run_s=90.0)],
+        {"g": ("declared a shorter run time, 1 min", "starts now with 8 GPUs")},
+    ),
+    "what does not borrow, whatever its team has borrowed": (
+        policy(team("a", nominal=8), team("b", nominal=8)),
+        [
+            *nodes(3),
+            backfill("lent", team="a", gpus=4, on=["n1"]),
+            gang("g", team="b", submitted_at=1.0),
+            gang("x", team="a", submitted_at=5.0),
+        ],
+        {"g": ("earlier", "starts now with 8 GPUs")},
+    ),
+    "of a priority that no class has what borrows in the order in which it came, beside what does not": (
+        NESTED,
+        [
+            node("n1", gpus=12),
+            backfill("old", team="a", gpus=2, on=["n1"]),
+            backfill("older", team="beside", gpus=6, on=["n1"]),
+            backfill("g", team="b", priority=7, submitted_at=1.0),
+            gang("never", team="a", gpus=1, priority=7, submitted_at=2.0),
+            backfill("x", team="a", priority=7, submitted_at=5.0),
+        ],
+        {"g": ("earlier", "starts now with 1 GPUs"), "never": ("earlier", "waits: too-large-for-quota")},
+    ),
     "for slices, what gets one": (
         replace(policy(team()), slicing=Slicing()),
         [
@@ -109,4 +151,5 @@ def test_what_is_watched_is_what_is_decided() -> None:
 
 
 def test_who_does_not_wait_has_nobody_ahead() -> None:
-    assert watched(state(node("n1"), gang("x", on=["n1"]), gang("g")), policy(), 100.0, "x")[1] == ()
+    seen = state(node("n1"), gang("x", on=["n1"]), gang("g"), gang("h"))
+    assert watched(seen, policy(), 100.0, "x")[1] == ()

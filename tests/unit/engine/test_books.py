@@ -12,7 +12,21 @@ from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
-from tests.builders import backfill, gang, grant, node, nodes, policy, service, shape, sliced, state, team
+from tests.builders import (
+    backfill,
+    booking,
+    gang,
+    grant,
+    node,
+    nodes,
+    policy,
+    service,
+    shape,
+    sliced,
+    state,
+    team,
+    transfer,
+)
 
 NOW = 1000.0
 RULES = policy(team("research", nominal=8, lending=0), team("vision", nominal=8), team("serving", nominal=8))
@@ -65,6 +79,8 @@ def shown(value: object) -> object:
 LENT = backfill("lent", gpus=2, on=["n1", "n2"])
 FIRM = gang("firm", gpus=4, on=["n2", "n3"], team="vision")
 TOLD = replace(LENT, phase=Phase.DRAINING, deadline_at=NOW + 60.0)
+SAVED = replace(LENT, saved_at=9.0)
+FAR = gang("far", on=["n1", "elsewhere"])
 MIXED = backfill("mixed", groups={"a": (1, shape(3)), "b": (2, shape(1))}, on=["n1", "n2", "n3"])
 CHAT = service("chat", gpus=2, on=["n1", "n1", "n2"])
 FULL = node("n1", foreign=shape(3))
@@ -110,6 +126,27 @@ HISTORIES: dict[str, tuple[list[Change], list[Node | Workload | Service]]] = {
         ],
         [*FLEET, service("chat", grants=[grant("b", node="n2")])],
     ),
+    "who has saved its work stays where it is, and is the one that has saved": (
+        [(None, LENT), (LENT, SAVED)],
+        [*FLEET, SAVED],
+    ),
+    "with a limit too": (
+        [(None, replace(LENT, max_run_s=60.0)), (replace(LENT, max_run_s=60.0), replace(SAVED, max_run_s=60.0))],
+        [*FLEET, replace(SAVED, max_run_s=60.0)],
+    ),
+    "who never yields as well": (
+        [(None, FIRM), (FIRM, replace(FIRM, saved_at=9.0))],
+        [*FLEET, replace(FIRM, saved_at=9.0)],
+    ),
+    "who was told to leave and saves is still coming free": (
+        [(None, LENT), (LENT, TOLD), (TOLD, replace(TOLD, saved_at=9.0))],
+        [*FLEET, replace(TOLD, saved_at=9.0)],
+    ),
+    "of several shapes it lodges as what it has there": (
+        [(None, MIXED), (MIXED, replace(MIXED, saved_at=9.0))],
+        [*FLEET, replace(MIXED, saved_at=9.0)],
+    ),
+    "who is on a node that is not there": ([(None, FAR)], [*FLEET, FAR]),
     "a node of which others use something has less": (
         [(None, LENT), (FLEET[0], FULL)],
         [FULL, *FLEET[1:], LENT],
@@ -239,3 +276,15 @@ def test_what_was_found_out_of_the_nodes_goes_when_one_changes_and_of_who_may_us
     assert same.indexes == {}
     books.node(FLEET[0], FULL)
     assert books.memo(alike=True).most_ever == {}
+
+
+LENDS = booking("run", "n3", start_at=900.0, end_at=2000.0, transfers=[transfer("vision", 4)])
+
+
+@pytest.mark.parametrize(("now", "want"), [(899.0, 8), (NOW, 12), (2000.0, 8)], ids=["before", "in force", "after"])
+def test_while_a_booking_is_in_force_its_transfer_counts_in_what_is_used(now: float, want: int) -> None:
+    """Q1: research lends nothing, so what it uses of its nominal is not charged above it."""
+    used = gang("x", nodes=2, gpus=6, on=["n1", "n2"])
+    tree, found = entered((None, used)).quota_at([LENDS], now)
+    ledger = Ledger(state(*FLEET, used, LENDS), RULES, now)
+    assert (tree.nominal("research"), found) == (want, ledger.used)

@@ -11,7 +11,7 @@ from fleet_app.engine.calendar import BookingAsk, Declined
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.decide import decide
 from fleet_app.engine.explain import explain
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason, Shrink
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Plan, Reason
 from fleet_app.engine.policy import FlavorQuota, Policy, Quota
 from fleet_app.engine.quota import QuotaTree
 from fleet_app.engine.values import Condition
@@ -204,124 +204,12 @@ def test_who_waits_for_a_cap_is_told_so(
     assert explain(facts, under, 10.0, "a").sentence == sentence
 
 
-@pytest.mark.parametrize("gpus", [4, 3], ids=["as many as it lacks", "more than it lacks"])
-def test_committed_work_asks_the_cheapest_that_yield_under_its_cap_to_leave(gpus: int) -> None:
-    parts = [
-        *H100,
-        backfill("dear", gpus=8, on=("h0",), started_at=0.0),
-        backfill("cheap", gpus=4, on=("h1",), started_at=90.0),
-        backfill("spared", gpus=4, on=("h1",), started_at=80.0),
-        backfill("foreign", gpus=8, on=("h2",), team="vision"),
-        gang("a", gpus=gpus),
-    ]
-    plan = decide(state(*parts), rules(h100=16), 100.0)
-    assert drained(plan) == ["cheap"]
-    wait = plan.wait_of("a")
-    assert wait is not None
-    assert (wait.reason, wait.blocked_by) == (Reason.DRAIN_UNDER_WAY, ("cheap",))
-
-
-def test_who_leaves_for_a_cap_is_on_that_accelerator() -> None:
-    there = [node(f"a{number}", accelerator="A100") for number in range(2)]
-    own = backfill("own", gpus=8, on=("a0",), started_at=0.0)
-    cheap = backfill("cheap", gpus=8, on=("h0",), started_at=90.0)
-    plan = decide(state(*there, *H100, own, cheap, gang("a", accelerator="A100")), rules(a100=8), 100.0)
-    assert drained(plan) == ["own"]
-
-
-def test_what_comes_free_of_a_cap_is_kept_on_nodes_of_that_accelerator() -> None:
-    plan = decide(state(*A100, *H100[:2], backfill("own", gpus=8, on=("h0",)), gang("a")), rules(h100=8, a100=0), 100.0)
-    assert drained(plan) == ["own"]
-    assert [hold.node for hold in plan.holds] == ["h1"]
-
-
-@pytest.mark.parametrize("named", [None, "H100"], ids=["of any accelerator", "of one that it names"])
-def test_of_several_shapes_what_asks_for_no_gpus_may_be_on_any_node(named: str | None) -> None:
-    """V9, P7: the parameter server finds CPUs only on a node without the capped accelerator."""
-    there = [node(f"h{number}", accelerator="H100", cpus=8) for number in range(2)]
-    beside = [node("c0", gpus=0, cpus=64), node("a0", accelerator="A100", cpus=8)]
-    parts = {"ps": (1, shape(0, cpus=16)), "actors": (1, shape(8, cpus=8))}
-    own = backfill("own", gpus=8, on=("h0",))
-    asks = gang("x", groups=parts, accelerator=named)
-    plan = decide(state(*there, *beside, own, asks), rules(h100=8, a100=0), 100.0)
-    assert drained(plan) == ["own"]
-    assert {hold.node for hold in plan.holds} == {"c0", "h1"}
-
-
-def test_nobody_is_asked_where_all_would_not_be_enough_or_enough_leave_already() -> None:
-    firm = [*H100, gang("old", on=("h0",)), backfill("some", gpus=4, on=("h1",)), gang("a")]
-    assert drained(decide(state(*firm), rules(h100=12), 100.0)) == []
-    going = backfill("going", gpus=8, on=("h1",))
-    told = replace(going, phase="draining", deadline_at=160.0, drained_for="a")
-    plan = decide(state(*H100, told, backfill("stays", gpus=8, on=("h2",)), gang("a")), rules(h100=16), 100.0)
-    assert drained(plan) == []
-    wait = plan.wait_of("a")
-    assert wait is not None
-    assert wait.reason is Reason.DRAIN_UNDER_WAY
-
-
-def test_nobody_is_asked_where_there_would_be_no_room_afterwards() -> None:
-    """R4: half of `h1` is another team's for good."""
-    there = [node("h0", gpus=4, accelerator="H100"), node("h1", gpus=8, accelerator="H100")]
-    firm = gang("firm", gpus=4, on=("h1",), team="vision")
-    parts = [*there, backfill("own", gpus=4, on=("h0",)), firm, gang("a", gpus=8)]
-    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
-
-
-def test_an_accelerator_that_could_never_hold_it_does_not_hide_the_cap() -> None:
-    parts = [*H100, *A100, backfill("own", gpus=8, on=("h0",)), gang("a", nodes=2)]
-    assert drained(decide(state(*parts), rules(h100=16), 100.0)) == ["own"]
-
-
-def test_where_one_accelerator_is_full_for_good_who_is_in_the_way_of_the_other_leaves() -> None:
-    parts = [*H100, *A100, gang("firm", on=("a0",), team="vision"), backfill("own", gpus=8, on=("h0",)), gang("a")]
-    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == ["own"]
-
-
 def test_what_may_come_back_is_not_hopeless() -> None:
     """O3: the node of the accelerator that it may have is only kept out."""
     away = replace(A100[0], condition=Condition.CORDONED)
     wait = decide(state(*H100, away, gang("a")), rules(h100=4), 100.0).wait_of("a")
     assert wait is not None
     assert wait.reason is Reason.NO_ROOM
-
-
-def test_nobody_leaves_for_room_whom_the_cap_would_spare() -> None:
-    """R4: who has to leave for the cap makes the room as well."""
-    there = [node("h0", gpus=8, accelerator="H100")]
-    parts = [
-        *there,
-        backfill("cheap", gpus=4, on=("h0",), started_at=99.0, team="vision"),
-        backfill("own", gpus=4, on=("h0",), started_at=0.0),
-        gang("a", gpus=4),
-    ]
-    assert drained(decide(state(*parts), rules(h100=4), 100.0)) == ["own"]
-
-
-def test_members_leave_before_what_they_are_members_of() -> None:
-    """R8."""
-    elastic = backfill("own", gpus=8, on=("h0", "h1"), minimum=1)
-    plan = decide(state(*H100, elastic, gang("a")), rules(h100=16), 100.0)
-    assert [(one.workload, one.nodes) for one in plan.actions if isinstance(one, Shrink)] == [("own", ("h0",))]
-    whole = decide(state(*H100, elastic, gang("a", nodes=2)), rules(h100=16), 100.0)
-    assert drained(whole) == ["own"]
-
-
-def test_for_a_replica_its_teams_backfill_leaves_where_only_the_cap_is_in_the_way() -> None:
-    """I3."""
-    serving = [node("s0", accelerator="H100", serving=True), *H100]
-    chat = service("chat", gpus=4, wanted=1, team="research")
-    parts = [*serving, chat, backfill("own", gpus=8, on=("h0",)), backfill("other", gpus=8, on=("h1",), team="vision")]
-    plan = decide(state(*parts), rules(h100=8), 100.0)
-    assert drained(plan) == ["own"]
-    wait = plan.wait_of("chat")
-    assert wait is not None
-    assert wait.reason is Reason.DRAIN_UNDER_WAY
-
-
-def test_what_yields_asks_nobody() -> None:
-    parts = [*H100, backfill("old", gpus=8, on=("h0",)), backfill("b", gpus=8)]
-    assert drained(decide(state(*parts), rules(h100=8), 100.0)) == []
 
 
 def test_a_replica_is_under_its_teams_cap_too() -> None:

@@ -44,6 +44,13 @@ BACK = {
 }
 
 
+def test_nobody_gives_back_to_a_team_that_left_the_policy_or_where_the_books_are_the_ledgers() -> None:
+    able = [Due(team="b", slice=SEVENTH, firm=False)] * 4
+    books = dues({"b": 8})
+    assert books.for_the_books(Due(team="nobody", slice=SEVENTH, firm=False), H100, [], able) is None
+    assert books.for_the_books(Due(team="a", slice=SEVENTH, firm=False), "a100", [], able) is None
+
+
 @pytest.mark.parametrize(("taken", "gone", "want"), BACK.values(), ids=BACK)
 def test_who_has_to_give_back(taken: dict[str, int], gone: int, want: tuple[int, ...] | None) -> None:
     able = [Due(team="c" if "c" in taken else "b", slice=SEVENTH, firm=False)] * 4
@@ -104,3 +111,8 @@ def test_what_is_left(taken: dict[str, int], leaving: int, borrows: bool, soon: 
     for _ in range(leaving):
         books.leave(due, H100)
     assert books.left(due, H100, soon=soon) == want
+
+
+@pytest.mark.parametrize("soon", [False, True])
+def test_a_team_that_left_the_policy_has_nothing_left(soon: bool) -> None:
+    assert dues({}).left(Due(team="nobody", slice=SEVENTH, firm=False, borrows=True), H100, soon=soon) == 0

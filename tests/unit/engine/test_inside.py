@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_app.engine.artifacts import Artifact
 from fleet_app.engine.calendar import Booking
 from fleet_app.engine.decide import decide
-from fleet_app.engine.plan import Admit
-from fleet_app.engine.policy import Calendar
+from fleet_app.engine.plan import Admit, Reason
+from fleet_app.engine.policy import Calendar, Pulls, Source
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Group, Workload, widest
 from tests.builders import backfill, booking, gang, node, policy, shape, state, team, transfer
@@ -119,3 +120,23 @@ def test_a_lender_keeps_to_what_it_will_have_left() -> None:
     assert starts(decide(state(*NODES, lent, stays), RULES, 500.0)) == {}
     assert starts(decide(state(*NODES, lent, goes), RULES, 500.0)) == {"goes": ("n1",)}
     assert set(reasons(decide(state(*NODES, lent, stays), RULES, 500.0))) == {"stays"}
+
+
+def test_where_its_nominal_is_lent_a_borrower_elsewhere_leaves_for_what_is_booked_and_free() -> None:
+    """R5."""
+    own = policy(team("research", nominal=8), team("vision", nominal=8), calendar=Calendar(hold_s=0.0))
+    borrows = [backfill(f"v{number}", gpus=8, team="vision", on=[f"n{number}"], saved_at=NOW) for number in (1, 3)]
+    facts = state(*NODES, booking("run", "n2"), *borrows, gang("x"))
+    plan = decide(facts, own, NOW)
+    assert leaves(plan) == {"v1": "x"}
+    assert [(hold.node, hold.beneficiary) for hold in plan.holds] == [("n2", "x")]
+
+
+def test_what_has_to_be_pulled_first_is_waited_for_there_too() -> None:
+    """G1, G3."""
+    limited = replace(RULES, pulls=Pulls(sources=(Source(name="registry", most_at_once=1),)))
+    image = (Artifact(name="image", size_mib=1024, source="registry"),)
+    facts = state(*NODES, booking("run", "n2"), gang("a", gpus=4, artifacts=image), gang("b", gpus=4, artifacts=image))
+    plan = decide(facts, limited, NOW)
+    assert starts(plan) == {"a": ("n2",)}
+    assert reasons(plan) == {"b": Reason.PULLING}

@@ -9,7 +9,7 @@ import pytest
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Hold
-from fleet_app.engine.policy import Boundary, Policy
+from fleet_app.engine.policy import Boundary, FlavorQuota, Policy
 from fleet_app.engine.values import Node, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests.builders import backfill, crossing, gang, grant, node, policy, service, shape, state, team
@@ -192,3 +192,26 @@ def test_ready_at(gpus: int, want: float) -> None:
         for count, at in ((3, 110), (3, 150))
     ]
     assert Ledger(state(node("n1"), *leaving), policy(), 100.0).ready_at("n1", shape(gpus)) == want
+
+
+def test_what_a_grant_that_is_taken_back_had_is_ready_now() -> None:
+    """S5: the grant is idle, so nobody is waited for."""
+    books = ledger(N1, service(gpus=3, grants=[grant(node="n1", occupied=False)]))
+    books.take_back("serving", "n1", shape(3))
+    assert books.ready_at("n1", shape(8, cpus=0)) == 100.0
+
+
+def test_under_its_cap_a_team_has_what_it_gives_back_until_that_has_left() -> None:
+    """V9."""
+    own = replace(team("serving"), flavors=(FlavorQuota(flavor="h100-whole", nominal=4),))
+    there = [node("n1", accelerator="H100"), service(gpus=3, grants=[grant(node="n1", occupied=False)])]
+    books = ledger(*there, rules=policy(own))
+    assert books.caps is not None
+    books.take_back("serving", "n1", shape(3))
+    assert (books.caps.left("serving", "H100"), books.caps.short("serving", "H100", 4)) == (1, {})
+
+
+def test_what_is_given_on_no_known_node_is_charged_all_the_same() -> None:
+    books = ledger(N1)
+    books.give("research", ["n1", "gone"], shape(4), firm=True)
+    assert (books.free["n1"].gpus, books.firm_left("research")) == (4, 56)

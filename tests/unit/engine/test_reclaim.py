@@ -318,3 +318,61 @@ def test_the_nodes_of_a_victim_that_the_asker_may_not_use_are_left_alone() -> No
     found = reclaim.find(ledger, seeks, [able])
     assert found is not None
     assert ([one.name for one in found.victims], found.nodes) == (["wide"], ("t1",))
+
+
+BORROW = {
+    "the cheapest one after another, and then nobody who can be spared": (
+        [lent("small", "n9", gpus=1), lent("large", "n9", gpus=4, saved_at=0.0)],
+        5,
+        ["large"],
+    ),
+    "all who are needed": ([lent("one", "n9", gpus=1), lent("two", "n9", gpus=3)], 4, ["one", "two"]),
+    "nobody where the books allow it": ([lent("one", "n9", gpus=4)], 8, []),
+    "nobody where all of them are not enough": (
+        [gang("firm", team="b", on=["n9"]), lent("one", "n9", gpus=2)],
+        4,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("lodgers", "nominal", "want"), BORROW.values(), ids=BORROW)
+def test_who_leaves_for_the_books_alone(lodgers: list[Workload], nominal: int, want: list[str] | None) -> None:
+    """R5."""
+    rules = policy(team("a", nominal=nominal), team("b", nominal=0))
+    ledger = Ledger(state(node("n1"), node("n9", gpus=32), *lodgers), rules, NOW)
+    found = reclaim.borrowers(ledger, Asker(name="x", team="a", priority=COMMITTED, shape=shape(4)))
+    assert (None if found is None else [one.name for one in found]) == want
+
+
+def test_who_would_leave_a_node_is_asked_anew_once_somebody_borrows_more() -> None:
+    """R3: the answer to the same question is remembered."""
+    ledger = Ledger(state(node("n1"), lent("b1", "n1"), lent("c1", "n1", who="c")), LENT, NOW)
+    seeks = Asker(name="x", team="a", priority=COMMITTED, shape=shape(4))
+
+    def who() -> list[str]:
+        found = reclaim.find(ledger, seeks, list(ledger.nodes.values()))
+        return [] if found is None else [one.name for one in found.victims]
+
+    before, again = who(), who()
+    ledger.charge("c", 1, firm=False)
+    assert (before, again, who()) == (["b1"], ["b1"], ["c1"])
+
+
+INSIDE = policy(team("a", nominal=1000), team("b", nominal=0), team("c", nominal=1000))
+
+
+def test_a_node_that_those_who_may_be_asked_do_not_clear_is_no_help() -> None:
+    """R2: of the second node the half of `c` stays, and the third has nobody who may be asked."""
+    there = [node("n1", gpus=16), *nodes(2, first=2)]
+    half = [lent("b2", "n2"), lent("c2", "n2", who="c")]
+    lodgers = [*(lent(f"v{j:02}", "n1", gpus=1) for j in range(16)), *half, lent("c3", "n3", gpus=8, who="c")]
+    assert victims(there, lodgers, rules=INSIDE, bundles=2) is None
+    assert len(victims(there, lodgers, rules=INSIDE) or ()) == 8
+
+
+def test_a_domain_in_which_nobody_could_cost_less_is_left_alone() -> None:
+    fleet = [node(f"{leaf}{i}", at=f"s1/{leaf}") for leaf in "abc" for i in (1, 2)]
+    loses = {"a": 0.0, "b": NOW, "c": 500.0}
+    lodgers = [lent(f"{one.name}{j}", one.name, gpus=1, saved_at=loses[one.name[0]]) for one in fleet for j in range(8)]
+    assert {one[0] for one in victims(fleet, lodgers, bundles=2, depth=2) or ()} == {"b"}

@@ -94,6 +94,14 @@ PLANS: dict[str, tuple[Parts, tuple[float | None, str]]] = {
         [*nodes(3), replace(A, team="research"), replace(B, team="research"), X],
         (2200.0 + 120.0 + 300.0, "b"),
     ),
+    "no plan where that has no end, whatever ends elsewhere": (
+        [*nodes(3), replace(A, team="research"), replace(B, team="research", max_run_s=None), X],
+        (None, ""),
+    ),
+    "nor where all that ends is not enough": (
+        [*nodes(4), A, replace(B, team="research"), gang("more", on=["n3"], gpus=1), X],
+        (None, ""),
+    ),
     "and stays planned while that leaves": (
         [
             *nodes(3),

@@ -58,3 +58,8 @@ def test_a_recommendation_is_a_sentence_the_largest_first_and_nothing_is_done() 
     assert [(one.subject, one.saved_gpus) for one in found] == [("x", 6), ("a", 2)]
     assert found[1].sentence == "used at most 20 % of its 4 replicas in 16 min 40 s: 2 would do, and free 2 GPUs"
     assert decide(facts, RULES, 1000.0).actions == ()
+
+
+def test_what_was_measured_of_something_that_is_gone_recommends_nothing() -> None:
+    found = recommend(state(node("n1"), JOB, used("gone", 1), used("x", 10)), RULES, 1000.0)
+    assert [one.subject for one in found] == ["x"]

@@ -172,3 +172,17 @@ def test_in_a_strict_queue_nobody_passes_who_waits_for_a_drain_either() -> None:
         ("large", Reason.DRAIN_UNDER_WAY),
         ("small", Reason.BEHIND),
     ]
+
+
+def test_in_a_strict_queue_several_may_be_first_each_for_its_accelerator() -> None:
+    rules = policy(replace(team("a", nominal=64), strict=True), team("other", nominal=64))
+    there = [node("h1", accelerator="H100"), node("a1", accelerator="A100")]
+    firm = [gang(f"firm-{one.name}", team="other", gpus=1, on=[one.name]) for one in there]
+    first = [gang("h", team="a", accelerator="H100"), gang("a", team="a", accelerator="A100", submitted_at=1.0)]
+    small = gang("small", team="a", gpus=1, accelerator="A100", submitted_at=2.0)
+    plan = decide(state(*there, *firm, *first, small), rules, 100.0)
+    assert {wait.workload: (wait.reason, wait.blocked_by) for wait in plan.waits} == {
+        "h": (Reason.NO_ROOM, ()),
+        "a": (Reason.NO_ROOM, ()),
+        "small": (Reason.BEHIND, ("a",)),
+    }

@@ -10,7 +10,7 @@ from fleet_app.twin.record import Cause
 from fleet_app.twin.report.figures import Figures
 from fleet_app.twin.report.tally import About, Tally
 from fleet_app.twin.run import run
-from fleet_app.twin.work import Scenario
+from fleet_app.twin.work import Job, Scenario
 from tests.builders import backfill, gang, node, policy, service, team
 from tests.twins import job, scenario, traffic
 
@@ -56,6 +56,28 @@ def test_who_was_asked_and_for_whom():
     assert sum(one.asked for one in named.values()) == 1
     assert sum(one.reclaimed_gpus for one in named.values()) == 8
     assert sum(one.breaks for one in named.values()) == 0
+
+
+LENT = job(backfill("lent", gpus=8), 9_000.0, leaves_s=30.0, save_every_s=300.0, start_s=20.0)
+WIDE = job(backfill("wide", gpus=8, minimum=1, at_most=2), 9_000.0, leaves_s=10.0)
+TAKEN_BACK = {
+    # gone at 430, back when the owner has had its 100 s
+    "until it has them again": (1, LENT, 100.0, HOUR, 100.0 * 8),
+    "to the end of the run, where it waits still": (1, LENT, 9_000.0, HOUR, (HOUR - 430.0) * 8),
+    # a member is gone at 410, and there again once the owner has had its 100 s
+    "of an elastic one, by members": (2, WIDE, 100.0, HOUR, 100.0 * 8),
+    "of nobody, where nobody had to go": (2, LENT, 100.0, HOUR, 0.0),
+}
+
+
+@pytest.mark.parametrize(("nodes", "lent", "owner_s", "lasted_s", "want"), TAKEN_BACK.values(), ids=TAKEN_BACK)
+def test_what_was_taken_back_is_what_those_lacked_who_gave_it(
+    nodes: int, lent: Job, owner_s: float, lasted_s: float, want: float
+) -> None:
+    fleet = [node(f"n{number}") for number in range(nodes)]
+    found = figures(scenario(policy(), fleet, [lent, job(gang("owner"), owner_s, at=400.0)]), lasted_s)
+    assert sum(one.reclaimed_gpu_h for one in found.teams) * HOUR == pytest.approx(want)
+    assert sum(one.reclaimed_gpu_h for one in found.classes) * HOUR == pytest.approx(want)
 
 
 def test_useful_work_is_what_was_computed_and_neither_lost_nor_spent_on_leaving():
