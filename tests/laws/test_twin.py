@@ -267,7 +267,11 @@ def kept_for_one(draw: st.DrawFn) -> Scenario:
             grace_s=draw(st.sampled_from([0.0, 0.0, 10.0, 30.0])),
             submitted_at=at,
         )
-        jobs.append(job(one, draw(st.sampled_from([15.0, 50.0, 90.0, 150.0, 240.0]))))
+        lasts_s, leaves_s = (
+            draw(st.sampled_from([15.0, 50.0, 90.0, 150.0, 240.0])),
+            draw(st.sampled_from([0.0, 0.0, 20.0])),
+        )
+        jobs.append(job(one, lasts_s, leaves_s=leaves_s))
     sizes = draw(st.lists(st.sampled_from([2, 4, 4, 5]), min_size=1, max_size=4))
     fleet = tuple(one for number, gpus in enumerate(sizes) for one in nodes(1, first=number, gpus=gpus))
     return Scenario(
