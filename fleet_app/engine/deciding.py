@@ -209,10 +209,10 @@ class Deciding:
         handed = self._handed(queue, starts)
         while True:
             plan, comes = self._planned(facts, now, [entry for first in handed.values() for entry in first])
-            starts |= frozenset(_admitted(plan))
-            before, handed = handed, self._handed(queue, starts)
             if comes:
                 return None
+            starts |= frozenset(_admitted(plan))
+            before, handed = handed, self._handed(queue, starts)
             if handed == before:
                 waits = {wait.workload: wait for wait in plan.waits}
                 stops = {key: [entry for entry in first if entry[1].name in waits] for key, first in handed.items()}
