@@ -241,7 +241,8 @@ class FakeJobs:
         return self._world.deaths.get(job_id)
 
     def delete(self, job_id: str) -> None:
-        self._world.jobs.pop(job_id, None)
+        if self._world.deletes_jobs:
+            self._world.jobs.pop(job_id, None)
 
 
 class FakeBoard:

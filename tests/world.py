@@ -182,6 +182,7 @@ class World:
     layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)
     no_layouts: dict[str, str] = field(default_factory=dict)
     recutting: bool = True
+    deletes_jobs: bool = True
     lease: float = 0.0
     pools: Any = None
     log: list[tuple[float, str, str]] = field(default_factory=list)

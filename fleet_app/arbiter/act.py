@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import follow, groups, members, recuts
+from fleet_app.arbiter import archive, follow, groups, members, recuts
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import ENDED, Facts, Ports
 from fleet_app.arbiter.groups import Joining, Unwanted, Wanted
@@ -289,6 +289,8 @@ class Act:
     def _tidy(self, facts: Facts) -> None:
         holding = [record for record in self._book.live() if record.workload.holding]
         current = {name for record in holding for name in (record.job_id, *record.leaving_members)}
+        names = {record.name for record in holding}
+        self._members_told = {name: told for name, told in self._members_told.items() if name in names}
         board = facts.board
         posted = {
             *board.posted,
@@ -304,8 +306,8 @@ class Act:
         self._adopted = frozenset(board.adopted)
         if facts.jobs_seen:
             self._kill_strays(facts)
-            for record in self._book.forgotten():
-                self._delete(record, facts)
+            for record in self._book.going():
+                self._let_go(record, facts)
 
     def _kill_strays(self, facts: Facts) -> None:
         """End a job of an earlier attempt that Ray started although we had given its submission up."""
@@ -316,14 +318,12 @@ class Act:
             if facts.now - since > STRAY_S:
                 self._call(f"kill {job_id}", partial(self._ports.jobs.kill, job_id, job_id))
 
-    def _delete(self, record: Record, facts: Facts) -> None:
+    def _let_go(self, record: Record, facts: Facts) -> None:
         left = [job_id for job_id in record.launched if job_id in facts.jobs]
         for job_id in left:
             if facts.jobs[job_id].status in ENDED:
                 self._call(f"delete {job_id}", partial(self._delete_job, job_id))
-        if not left:
-            self._book.drop(record.name)
-            self._book.note(facts.now, What.FORGOTTEN, record.name)
+        archive.leave(self._book, record, facts.now, jobs=len(left))
 
     def _delete_job(self, job_id: str) -> None:
         # The job server may want to look at a job once more before it lets go of it.

@@ -6,7 +6,9 @@ know SQLite or rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from fleet_app.arbiter.booked import BookingRecord
@@ -14,13 +16,16 @@ from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record, Recut
 from fleet_app.engine.failures import Failure, Quarantined
-from fleet_app.engine.lifecycle import TERMINAL
+from fleet_app.engine.lifecycle import TERMINAL, Phase
 from fleet_app.engine.values import Crossing
 
 V = TypeVar("V")
 
 News = Note | Failure
 """What a look at a workload brings beside its record: what happened, and what went wrong."""
+
+Past = Callable[[str], Record | None]
+"""Whoever finds a workload of a name in the archive."""
 
 
 class Table(Generic[V]):
@@ -63,9 +68,18 @@ class Table(Generic[V]):
         if self._rows.pop(name, None) is not None:
             self.changed.add(name)
 
+    def erase(self, name: str) -> None:
+        """Remove the value of that name from the journal, whether or not it is here."""
+        self._rows.pop(name, None)
+        self.changed.add(name)
+
 
 class Book:
-    """What the journal keeps, a table each, and the notes that are not written yet."""
+    """What the journal keeps, a table each, and the notes that are not written yet.
+
+    Of workloads that ended long ago only the journal knows: they are in its archive, where `past` finds them, and in
+    `archived` until that is written.
+    """
 
     def __init__(
         self,
@@ -85,11 +99,18 @@ class Book:
         self.wanted: Table[int] = Table()
         self.crossings: Table[Crossing] = Table()
         self.recuts: Table[Recut] = Table()
+        self.archived: Table[Record] = Table()
+        self.past: Past = lambda _: None
         self.notes: list[Note] = []
         known = (records or {}).values()
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
         self._order: list[str] | None = None
         self._forgotten = {record.name for record in known if record.forgotten}
+        ended = ((one.ended_at, one.name) for one in known if one.ended_at is not None and not one.forgotten)
+        self._ended = {name: at for at, name in sorted(ended)}
+        self._done_since: dict[str, float] = {}
+        self.phases: Counter[Phase] = Counter(record.workload.phase for record in known)
+        """How many workloads are in each phase; the archive's are not counted."""
 
     @property
     def changed(self) -> bool:
@@ -101,6 +122,7 @@ class Book:
         self.notes.clear()
         for table in self._tables():
             table.changed.clear()
+        self.archived = Table()
 
     def _tables(self) -> tuple[Table[Any], ...]:
         return (
@@ -114,6 +136,7 @@ class Book:
             self.wanted,
             self.crossings,
             self.recuts,
+            self.archived,
         )
 
     def live(self) -> list[Record]:
@@ -122,13 +145,31 @@ class Book:
             self._order = sorted(self._live)
         return [record for name in self._order if (record := self.records.get(name)) is not None]
 
-    def forgotten(self) -> list[Record]:
-        """Return the records of workloads that are to be deleted, by name."""
-        return [record for name in sorted(self._forgotten) if (record := self.records.get(name)) is not None]
+    def find(self, name: str) -> Record | None:
+        """Return the record of a workload, wherever it is; None where none of that name is known."""
+        return self.records.get(name) or self.archived.get(name) or self.past(name)
+
+    def going(self) -> list[Record]:
+        """Return the records that leave once Ray has let go of their jobs, by name: deleted, or over for long."""
+        names = sorted(self._forgotten | self._done_since.keys())
+        return [record for name in names if (record := self.records.get(name)) is not None]
+
+    def let_go(self, ended_by: float, most: int, now: float, at_once: int) -> None:
+        """Let those go that had ended by a moment, or are more than `most`: the earliest, so many at once."""
+        surplus = len(self._ended) - most
+        earliest = enumerate(islice(self._ended.items(), at_once))
+        due = [name for place, (name, at) in earliest if place < surplus or at <= ended_by]
+        self._done_since = {name: self._done_since.get(name, now) for name in due}
+
+    def done_for_s(self, name: str, now: float) -> float:
+        """Return for how long a workload has been going because it was over for long, in seconds."""
+        return now - self._done_since.get(name, now)
 
     def put(self, record: Record, news: Iterable[News] = ()) -> None:
         """Set a workload's record, with what happened to it."""
+        self._count(record.name, -1)
         self.records.put(record.name, record)
+        self._count(record.name, 1)
         for one in news:
             if isinstance(one, Failure):
                 self.failures.put(f"{one.workload}/{one.node or ''}/{one.at:.3f}", one)
@@ -137,12 +178,36 @@ class Book:
         self._mark(record.name, live=record.workload.phase not in TERMINAL)
         if record.forgotten:
             self._forgotten.add(record.name)
+            self._ended.pop(record.name, None)
+        elif record.ended_at is not None:
+            self._ended.setdefault(record.name, record.ended_at)
 
     def drop(self, name: str) -> None:
         """Remove a workload's record."""
+        self._count(name, -1)
         self.records.drop(name)
         self._mark(name, live=False)
         self._forgotten.discard(name)
+        self._ended.pop(name, None)
+        self._done_since.pop(name, None)
+
+    def archive(self, name: str) -> None:
+        """Move a workload's record to the archive."""
+        record = self.records.get(name)
+        if record is not None:
+            self.drop(name)
+            self.archived.put(name, record)
+
+    def unarchive(self, record: Record) -> None:
+        """Take a workload's record out of the archive, if it is there."""
+        if record.name not in self.records:
+            self.archived.erase(record.name)
+            self.put(record)
+
+    def _count(self, name: str, by: int) -> None:
+        record = self.records.get(name)
+        if record is not None:
+            self.phases[record.workload.phase] += by
 
     def _mark(self, name: str, *, live: bool) -> None:
         if live != (name in self._live):

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.observe import SETTLE_S, ours
+from fleet_app.arbiter.observe import ours
 from fleet_app.arbiter.partitions import amount, layouts_of
-from fleet_app.arbiter.ports import NodeView
+from fleet_app.arbiter.ports import GroupView, NodeView
+from fleet_app.arbiter.sightings import Parts, Sighting, first_seen, have_settled, look_again
 from fleet_app.engine.cards import MIG, WHOLE_SHARE, Card, Slice
 from fleet_app.engine.layouts import SHARED, Layout
 from fleet_app.engine.policy import Slicing
@@ -26,9 +27,6 @@ from fleet_app.engine.workload import Workload
 On = Mapping[tuple[str, int], Sequence[Slice]]
 """By node and card: the slices of it that the book gives to somebody."""
 
-Parts = Mapping[str, int]
-"""Parts of cards by their sort, as `NodeView.slices` counts them."""
-
 
 class Cards:
     """The cards of all nodes of a fleet that cuts or shares some."""
@@ -36,7 +34,8 @@ class Cards:
     def __init__(self, last: FleetState) -> None:
         """Start from the cards of the last state that was journaled."""
         self._last = {node.name: node.cards for node in last.nodes}
-        self._sightings: dict[str, tuple[tuple[float, Parts], ...]] = {}
+        self._sightings: dict[str, Sighting] = {}
+        self._since: dict[str, float] | None = None
 
     def of(self, nodes: tuple[Node, ...], book: Book, facts: Facts, slicing: Slicing | None) -> tuple[Node, ...]:
         """Return the nodes with their cards; as they are where the policy cuts and shares none.
@@ -47,30 +46,26 @@ class Cards:
         if slicing is None:
             return nodes
         _seat(book, self._last)
-        on, ours = on_cards(book), _ours(book, facts)
+        self._since = first_seen(self._since, facts)
+        on, groups = on_cards(book), _ours(book, facts)
+        standing, settled = _parts(groups), _parts(have_settled(groups, self._since, facts.now))
         found = []
         for node in nodes:
             view = facts.nodes[node.name]
-            foreign = self._foreign(node.name, view, ours[view.node_id], facts.now)
+            low, high = _beyond(view, standing[view.node_id]), _beyond(view, settled[view.node_id])
+            seen = look_again(self._sightings.get(node.name), low, high, facts.now)
+            self._sightings[node.name] = seen
             recut = book.recuts.get(node.name)
             layouts = layouts_of(view)
             whole = slicing.repartition or recut is not None
             cards = matched(self._last.get(node.name, ()), [one for one in layouts if one or whole])
-            cards = tuple(_in_use(_busy(cards, view), node.name, on, foreign, facts.now))
+            cards = tuple(_in_use(_busy(cards, view), node.name, on, seen.foreign, facts.now))
             changes = () if recut is None or recut.failed_at is not None else recut.cards
             becomes = {one.card: one.layout for one in changes}
             cards = tuple(replace(card, becomes=becomes.get(card.index)) for card in cards)
             self._last[node.name] = cards
             found.append(replace(node, cards=cards))
         return tuple(found)
-
-    def _foreign(self, name: str, view: NodeView, ours: Parts, now: float) -> Parts:
-        """Return what has been in use on a node for all of the last SETTLE_S seconds, and is not ours."""
-        used = {sort: view.slices[sort] - view.free_slices.get(sort, 0) - ours.get(sort, 0) for sort in view.slices}
-        recent = (*self._sightings.get(name, ()), (now, used))
-        settled = [index for index, (at, _) in enumerate(recent) if now - at >= SETTLE_S]
-        recent = self._sightings[name] = recent[settled[-1] if settled else 0 :]
-        return {sort: max(0, min(seen.get(sort, 0) for _, seen in recent)) for sort in used}
 
 
 def on_cards(book: Book) -> On:
@@ -146,13 +141,23 @@ def _others(card: Card, foreign: Parts) -> Iterator[Slice]:
             yield from [Slice(profile=piece)] * count
 
 
-def _ours(book: Book, facts: Facts) -> defaultdict[str, Counter[str]]:
-    """Return by node id which parts of cards the fleet's groups have, but for those that are on no known card."""
+def _beyond(view: NodeView, ours: Parts) -> Parts:
+    """Return what is in use on a node beyond what is ours, by its sort, as `NodeView.slices` counts it."""
+    return {sort: view.slices[sort] - view.free_slices.get(sort, 0) - ours.get(sort, 0) for sort in view.slices}
+
+
+def _ours(book: Book, facts: Facts) -> list[GroupView]:
+    """Return the fleet's groups, but for those on parts of cards that are on no known card."""
     unseated = {grant.group_id for grant in book.grants if grant.slice is not None and grant.card is None}
+    return [group for group in ours(book, facts) if group.group_id not in unseated]
+
+
+def _parts(groups: Iterable[GroupView]) -> defaultdict[str, Counter[str]]:
+    """Return by node id which parts of cards groups have."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for group in ours(book, facts):
+    for group in groups:
         for bundle in group.bundles:
-            if bundle.slice is not None and group.group_id not in unseated:
+            if bundle.slice is not None:
                 found[bundle.node_id or ""][bundle.slice.partition] += amount(bundle.slice)
     return found
 

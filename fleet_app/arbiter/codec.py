@@ -30,8 +30,13 @@ def dump(value: object) -> str:
     return _adapter(type(value)).dump_json(value).decode()
 
 
+def brief(value: object) -> str:
+    """Return a dataclass as JSON without what has its default: for what is kept for ever and seldom read."""
+    return _adapter(type(value)).dump_json(value, exclude_defaults=True).decode()
+
+
 def load(kind: type[T], text: str) -> T:
-    """Return the dataclass of that type that `dump` wrote.
+    """Return the dataclass of that type that `dump` or `brief` wrote.
 
     Raises FaultError when the text is not one.
     """

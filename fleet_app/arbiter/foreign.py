@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts
-from fleet_app.arbiter.observe import accounted, foreign_on, nodes_seen, remembered, sighted
+from fleet_app.arbiter.observe import accounted, nodes_seen
 from fleet_app.arbiter.ports import Cluster
+from fleet_app.arbiter.sightings import remembered, sighted
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
-from fleet_app.engine.values import Node, Shape
+from fleet_app.engine.values import NOTHING, Node, Shape
 
 ASK_AGAIN_S = 10.0
 
@@ -34,13 +35,14 @@ class Foreign:
     def nodes(self, book: Book, facts: Facts, policy: Policy) -> tuple[Node, ...]:
         """Return the living nodes as the engine knows them."""
         self._sightings = sighted(self._sightings, book, facts)
-        return nodes_seen(facts, policy, self._sightings, self._owners(book, facts))
+        foreign = self._sightings.foreign
+        return nodes_seen(facts, policy, foreign, self._owners(book, facts, foreign))
 
-    def _owners(self, book: Book, facts: Facts) -> Mapping[str, tuple[str, ...]]:
+    def _owners(self, book: Book, facts: Facts, shapes: Mapping[str, Shape]) -> Mapping[str, tuple[str, ...]]:
         """Return the owners by node; asked again when what they use changes, and now and then."""
         known: dict[str, Answer] = {}
         for name, node in facts.nodes.items():
-            foreign = foreign_on(self._sightings, name)
+            foreign = shapes.get(name, NOTHING)
             if foreign.gpus <= 0 or not node.alive:
                 continue
             asked_at, shape, owners = self._answers.get(name, (0.0, foreign, ()))

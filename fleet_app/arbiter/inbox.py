@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -209,8 +210,9 @@ def _post(box: Path, content: bytes) -> str:
 
 
 def _last(box: Path) -> int:
-    numbers = (FILE.fullmatch(path.name) for path in box.iterdir())
-    return max((int(number[1]) for number in numbers if number), default=0)
+    with os.scandir(box) as entries:
+        numbers = (FILE.fullmatch(entry.name) for entry in entries)
+        return max((int(number[1]) for number in numbers if number), default=0)
 
 
 def _sync(box: Path) -> None:
@@ -228,14 +230,34 @@ def waiting(home: Path, most: int | None = None) -> tuple[tuple[Path, Request | 
     be read at all.
     """
     box = folder(home)
+    found = ((box / name, _read(box / name)) for name in _listed(box)[:most])
+    return tuple((path, request) for path, request in found if request is not None)
+
+
+class Reader:
+    """The inbox for one who looks again and again: a request stays as it is, so each is read once."""
+
+    def __init__(self, home: Path) -> None:
+        """Have read nothing yet."""
+        self._box = folder(home)
+        self._known: dict[str, Request] = {}
+
+    def waiting(self) -> Mapping[str, Request]:
+        """Return the requests that wait now by their ids, in the order of posting. Raises FaultError."""
+        found = ((name, self._known.get(name) or _read(self._box / name)) for name in _listed(self._box))
+        self._known = {name: one for name, one in found if one is not None and not isinstance(one, Unreadable)}
+        return self._known
+
+
+def _listed(box: Path) -> list[str]:
+    """Return the names of files that may be requests, in the order of posting. Raises FaultError."""
     try:
-        paths = sorted(path for path in box.iterdir() if FILE.fullmatch(path.name))
+        with os.scandir(box) as entries:
+            return sorted(entry.name for entry in entries if FILE.fullmatch(entry.name))
     except FileNotFoundError:
-        return ()
+        return []
     except OSError as error:
         raise FaultError(f"the inbox cannot be read: {error}", where=str(box), fix="Check who owns it") from error
-    found = ((path, _read(path)) for path in paths[:most])
-    return tuple((path, request) for path, request in found if request is not None)
 
 
 def _read(path: Path) -> Request | Unreadable | None:

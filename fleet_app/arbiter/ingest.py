@@ -72,7 +72,7 @@ def ingest(book: Book, request: Request | Unreadable, facts: Facts, rules: Rules
     except RequestError as error:
         name, told = _name(request), _told(request, error)
         book.note(facts.now, What.REFUSED, name[:LONGEST_SUBJECT] or ARBITER, why=error.sentence(), **told)
-        if isinstance(request, Submit) and re.match(NAME_PATTERN, name) and name not in book.records:
+        if isinstance(request, Submit) and re.match(NAME_PATTERN, name) and book.find(name) is None:
             book.put(_refused(request, name, facts.now, error.sentence()))
         return False
     return True
@@ -105,7 +105,7 @@ def _ingest(book: Book, request: Order | Unreadable, facts: Facts, rules: Rules)
 
 def _submit(book: Book, request: Submit, facts: Facts, rules: Rules) -> None:
     spec = spec_from_mapping(request.spec, rules.file)
-    if spec.name in book.records or spec.name in facts.jobs:
+    if book.find(spec.name) is not None or spec.name in facts.jobs:
         raise ConflictError(f"{spec.name} exists already", where="name", fix="Choose another name")
     # The queue is ordered by this moment, so nobody may set it ahead; it is never after the admission.
     workload = to_workload(spec, rules.file, min(request.at, facts.now))
@@ -130,6 +130,7 @@ def _cancel(book: Book, record: Record, facts: Facts) -> None:
 def _forget(book: Book, record: Record) -> None:
     if record.workload.phase not in TERMINAL:
         raise _not_now(record, "be forgotten")
+    book.unarchive(record)
     book.put(replace(record, forgotten=True))
 
 
@@ -186,7 +187,7 @@ def _quarantine(book: Book, request: Quarantine, facts: Facts, rules: Rules) -> 
 
 
 def _known(book: Book, name: str) -> Record:
-    record = book.records.get(name)
+    record = book.find(name)
     if record is None:
         raise NotFoundError("no workload of that name", where=name[:LONGEST_SUBJECT], fix="See `fleet queue`")
     return record

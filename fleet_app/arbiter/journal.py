@@ -24,6 +24,7 @@ from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import GrantRecord, Record, Recut
 from fleet_app.engine.errors import FaultError
 from fleet_app.engine.failures import Failure, Quarantined
+from fleet_app.engine.lifecycle import TERMINAL, Phase
 from fleet_app.engine.plan import Plan
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Crossing
@@ -33,6 +34,9 @@ V = TypeVar("V")
 EventLine = tuple[int, float, str, str, str]
 """An event as it is written: its number, its moment, its kind, whom it is about, and its detail as JSON."""
 
+Lined = Literal["workloads", "archive", "services", "bookings"]
+"""A table whose rows can be read as they were written."""
+
 SCHEMA_VERSION = 2
 """2 has bookings: a version of the fleet that does not know them would give their nodes away."""
 
@@ -40,7 +44,12 @@ KEEP_EVENTS = 200_000
 PRUNE_EVERY = 1000
 BUSY_TIMEOUT_S = 10.0
 
-_TABLES = """
+_PHASE = "CASE WHEN json_valid(value) THEN json_extract(value, '$.workload.phase') END"
+"""A workload's phase in SQL; none of a damaged row, which must not keep others from being read."""
+
+_LIVE = ", ".join(f"'{phase.value}'" for phase in Phase if phase not in TERMINAL)
+
+_TABLES = f"""
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS workloads (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS grants (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -51,10 +60,12 @@ CREATE TABLE IF NOT EXISTS bookings (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 CREATE TABLE IF NOT EXISTS wanted (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS crossings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS recuts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS archive (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     detail TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_of ON events (subject, seq);
+CREATE INDEX IF NOT EXISTS phase_of ON workloads ({_PHASE});
 CREATE TABLE IF NOT EXISTS snapshot (
     one INTEGER PRIMARY KEY CHECK (one = 1), at REAL NOT NULL, state TEXT NOT NULL, plan TEXT NOT NULL);
 """
@@ -95,7 +106,10 @@ class Journal:
         os.close(self._lock)
 
     def load(self) -> Book:
-        """Return all that was written. Raises FaultError when it cannot be read."""
+        """Return all that was written but the archive, in which the book looks things up.
+
+        Raises FaultError when it cannot be read.
+        """
         with _ours(self._path):
             book = Book(
                 records=_rows(self._db, "workloads", Record),
@@ -110,7 +124,12 @@ class Journal:
             book.recuts = Table(_rows(self._db, "recuts", Recut))
             samples = self._db.execute("SELECT name, value FROM wanted ORDER BY name")
             book.wanted = Table({name: int(gpus) for name, gpus in samples})
+            book.past = self._archived
             return book
+
+    def _archived(self, name: str) -> Record | None:
+        with _ours(self._path):
+            return _row(self._db, "archive", name)
 
     def snapshot(self) -> Snapshot | None:
         """Return the last observation and decision. Raises FaultError when it cannot be read."""
@@ -124,6 +143,7 @@ class Journal:
         """
         with _ours(self._path), _transaction(self._db):
             self._write("workloads", book.records, codec.dump)
+            self._write("archive", book.archived, codec.brief)
             self._write("grants", book.grants, codec.dump)
             self._write("services", book.demands, codec.dump)
             self._write("failures", book.failures, codec.dump)
@@ -132,6 +152,7 @@ class Journal:
             self._write("crossings", book.crossings, codec.dump)
             self._write("recuts", book.recuts, codec.dump)
             self._write("wanted", book.wanted, str)
+            book.meta.put("phases", json.dumps({phase.value: book.phases[phase] for phase in Phase}))
             self._write("meta", book.meta, str)
             self._db.executemany(
                 "INSERT INTO events (at, kind, subject, detail) VALUES (?, ?, ?, ?)",
@@ -171,17 +192,27 @@ class JournalReader:
         self._path = path
 
     def records(self) -> dict[str, Record]:
-        """Return every workload that is not forgotten, by name."""
+        """Return every workload that is not in the archive, by name."""
         return self._read(lambda db: _rows(db, "workloads", Record), {})
 
+    def live(self) -> dict[str, Record]:
+        """Return every workload that has not ended, by name."""
+        return self._read(lambda db: _rows(db, "workloads", Record, f"WHERE {_PHASE} IN ({_LIVE})"), {})
+
+    def phases(self) -> dict[str, int]:
+        """Return how many workloads are in each phase; the archive's are not counted."""
+        return dict(json.loads(self.meta("phases") or "{}"))
+
     def record(self, name: str) -> Record | None:
-        """Return one workload."""
+        """Return one workload that is not in the archive."""
+        return self._read(lambda db: _row(db, "workloads", name), None)
 
-        def one(db: sqlite3.Connection) -> Record | None:
-            row = db.execute("SELECT value FROM workloads WHERE name = ?", (name,)).fetchone()
-            return None if row is None else codec.load(Record, row[0])
+    def archived(self, name: str) -> Record | None:
+        """Return one workload of the archive; none from a journal of before there was one.
 
-        return self._read(one, None)
+        Ask for it after `record`: what leaves the one is in the other.
+        """
+        return self._read(lambda db: _row(db, "archive", name), None, table="archive")
 
     def grants(self) -> dict[str, GrantRecord]:
         """Return every grant, by name."""
@@ -211,10 +242,15 @@ class JournalReader:
         query = "SELECT seq, at, kind, subject, detail FROM events ORDER BY seq"
         return self._read(lambda db: tuple(db.execute(query)), ())
 
-    def lines(self, table: Literal["workloads", "services", "bookings"]) -> tuple[tuple[str, str], ...]:
-        """Return the names and texts of a table as they were written, for whoever goes on where one makes no sense."""
-        query = f"SELECT name, value FROM {table} ORDER BY name"
-        return self._read(lambda db: tuple(db.execute(query)), (), table=table)
+    def lines(self, *tables: Lined) -> tuple[tuple[str, str], ...]:
+        """Return the names and texts of tables as they were written, for whoever goes on where one makes no sense."""
+
+        def rows(db: sqlite3.Connection) -> tuple[tuple[str, str], ...]:
+            there = [table for table in tables if _is_there(db, table)]
+            union = " UNION ALL ".join(f"SELECT name, value FROM {table}" for table in there)
+            return tuple(db.execute(f"{union} ORDER BY name")) if there else ()
+
+        return self._read(rows, ())
 
     def last_event(self) -> int:
         """Return the number of the last event, 0 when there is none."""
@@ -250,7 +286,7 @@ class JournalReader:
         if not self._path.exists():
             return empty
         with _ours(self._path), closing(self._open()) as db:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            if not _is_there(db, table):
                 return empty
             _check_version(db, self._path)
             return question(db)
@@ -306,6 +342,10 @@ def _lock(path: Path) -> int:
     return handle
 
 
+def _is_there(db: sqlite3.Connection, table: str) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
+
+
 def _check_version(db: sqlite3.Connection, path: Path) -> None:
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
         return
@@ -318,9 +358,14 @@ def _check_version(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _rows(db: sqlite3.Connection, table: str, kind: type[V]) -> dict[str, V]:
-    query = f"SELECT name, value FROM {table} ORDER BY name"
+def _rows(db: sqlite3.Connection, table: str, kind: type[V], where: str = "") -> dict[str, V]:
+    query = f"SELECT name, value FROM {table} {where} ORDER BY name"
     return {str(name): codec.load(kind, text) for name, text in db.execute(query)}
+
+
+def _row(db: sqlite3.Connection, table: str, name: str) -> Record | None:
+    row = db.execute(f"SELECT value FROM {table} WHERE name = ?", (name,)).fetchone()
+    return None if row is None else codec.load(Record, row[0])
 
 
 def _snapshot(db: sqlite3.Connection) -> Snapshot | None:

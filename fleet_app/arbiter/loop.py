@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fleet_app.arbiter import calendar, inbox, observe, pooling, recuts, wanted
+from fleet_app.arbiter import archive, calendar, inbox, observe, pooling, recuts, wanted
 from fleet_app.arbiter.act import Act
 from fleet_app.arbiter.cards import Cards
 from fleet_app.arbiter.facts import Facts, Ports, look
@@ -113,6 +113,8 @@ class Loop:
         forget_old(self._book, self._rules.engine.health, facts.now)
         recuts.follow(self._book, facts)
         calendar.turn(self._book, self._rules, facts.now)
+        history = self._rules.file.history
+        archive.turn(self._book, history.keep_ended, history.most_ended, facts.now)
         snapshot = self._judge(facts)
         chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
         intend(self._book, snapshot.plan, facts.now, chosen)
@@ -130,7 +132,7 @@ class Loop:
     def _ask_jobs(self, *, now: bool) -> tuple[JobView, ...] | None:
         """Return Ray's jobs, if it is time to ask for them and the job server answers."""
         live, clock = self._book.live(), self._ports.clock
-        wanted = now or bool(live or self._book.forgotten())
+        wanted = now or bool(live or self._book.going())
         if not wanted or (not now and clock.now() < self._jobs_asked_at + ask_jobs_after_s(live)):
             return None
         self._jobs_asked_at = clock.now()

@@ -24,12 +24,6 @@ from fleet_app.engine.values import NOTHING, Condition, Node, NodeClass, Shape
 from fleet_app.engine.workload import Grant, Service
 from fleet_app.worker import contract
 
-SETTLE_S = 0.5
-"""How long something must be in use, without being ours, to count as foreign: Ray's view lags behind by 0.1 s."""
-
-Sightings = Mapping[str, tuple[tuple[float, Shape], ...]]
-"""By node: when it had how much in use that is not ours; the first is the last one older than SETTLE_S."""
-
 
 def fleet_state(book: Book, seen: Iterable[Node], priority: int, last: FleetState, now: float) -> FleetState:
     """Return the state to decide on: `seen` are the living nodes, `priority` is every service's.
@@ -106,33 +100,6 @@ def _service(demand: Demand, book: Book, priority: int) -> Service:
 # What is not ours.
 
 
-def sighted(before: Sightings, book: Book, facts: Facts) -> Sightings:
-    """Return the sightings with what is in use now on every living node beyond what is ours."""
-    ours = _ours(book, facts)
-    known: dict[str, tuple[tuple[float, Shape], ...]] = {}
-    for name, node in facts.nodes.items():
-        if node.alive:
-            extra = (node.total - node.available - ours[node.node_id]).at_least_nothing()
-            recent = (*before.get(name, ()), (facts.now, extra))
-            settled = [index for index, (at, _) in enumerate(recent) if facts.now - at >= SETTLE_S]
-            known[name] = recent[settled[-1] if settled else 0 :]
-    return known
-
-
-def remembered(last: FleetState, now: float) -> Sightings:
-    """Return sightings to start with: what was foreign when the arbiter last looked still is."""
-    return {node.name: ((now - SETTLE_S, node.foreign),) for node in last.nodes}
-
-
-def _ours(book: Book, facts: Facts) -> dict[str, Shape]:
-    """Return by node id what groups hold that the state accounts for."""
-    total: dict[str, Shape] = defaultdict(lambda: NOTHING)
-    for group in accounted(book, facts):
-        for bundle in group.bundles:
-            total[bundle.node_id or ""] += bundle.shape
-    return total
-
-
 def accounted(book: Book, facts: Facts) -> list[GroupView]:
     """Return the groups that the state accounts for; what is in others is foreign.
 
@@ -154,26 +121,12 @@ def is_odd(grant: GrantRecord, book: Book) -> bool:
     return demand is None or (demand.shape, demand.slice) != (grant.shape, grant.slice)
 
 
-def foreign_on(sightings: Sightings, name: str) -> Shape:
-    """Return what is foreign on a node: the least that was in use there for all of the last SETTLE_S seconds.
-
-    So what comes counts once it has stayed, and what goes is free at once. A node that was never seen before starts
-    with what it has in use.
-    """
-    seen = [shape for _, shape in sightings.get(name, ())]
-    return Shape(
-        gpus=min((shape.gpus for shape in seen), default=0),
-        cpu_milli=min((shape.cpu_milli for shape in seen), default=0),
-        memory_mib=min((shape.memory_mib for shape in seen), default=0),
-    )
-
-
 def nodes_seen(
-    facts: Facts, policy: Policy, sightings: Sightings, owners: Mapping[str, tuple[str, ...]]
+    facts: Facts, policy: Policy, foreign: Mapping[str, Shape], owners: Mapping[str, tuple[str, ...]]
 ) -> tuple[Node, ...]:
-    """Return the living nodes of the fleet as the engine knows them."""
+    """Return the living nodes of the fleet as the engine knows them; `foreign` and `owners` are by name."""
     found = (
-        _node(name, node, policy, foreign_on(sightings, name), owners.get(name, ()))
+        _node(name, node, policy, foreign.get(name, NOTHING), owners.get(name, ()))
         for name, node in facts.nodes.items()
         if node.alive
     )

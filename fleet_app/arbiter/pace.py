@@ -50,7 +50,7 @@ def _unfinished(book: Book) -> Iterator[float]:
     """What was done but is not journaled is journaled soon, so that others see it."""
     if book.changed:
         yield MAKE_S
-    if book.forgotten():
+    if book.going():
         yield FORGET_S
 
 

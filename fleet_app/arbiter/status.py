@@ -5,7 +5,7 @@ Knows records and the last snapshot; asks nobody. Does not know HTTP.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -35,10 +35,9 @@ from fleet_app.engine.workload import Group
 Row = dict[str, object]
 
 
-def counts(records: Iterable[Record]) -> dict[str, int]:
-    """Return how many workloads are in each phase, every phase named."""
-    found = Counter(record.workload.phase for record in records)
-    return {phase.value: found[phase] for phase in Phase}
+def counts(phases: Mapping[str, int], spooled: int = 0) -> dict[str, int]:
+    """Return how many workloads are in each phase, every phase named; those that nobody has taken in yet are queued."""
+    return {phase.value: phases.get(phase, 0) + spooled * (phase is Phase.QUEUED) for phase in Phase}
 
 
 def held_free(snapshot: Snapshot | None, policy: Policy) -> Row:

@@ -29,20 +29,23 @@ def queue(
 ) -> None:
     """Show workloads: what waits and why, what runs where.
 
+    What has ended is listed for as long as the policy's `history` says; `fleet explain` knows all of it.
     SHAPE is bundles x GPUs of each. STEP is the last that was reached, and the one up to which work is safe.
 
     Examples:
       fleet queue
       fleet queue --all --json
     """
-    found: Sequence[tables.Row] = client.find(home, gateway).get("workloads")
+    asked = client.find(home, gateway)
+    found: Sequence[tables.Row] = asked.get("workloads", **({} if everything else {"ended": "false"}))
     shown = [each for each in found if everything or each.get("phase") not in tables.ENDED]
     if as_json:
         show.data(shown)
         return
     if shown:
         show.stdout().print(tables.queue(shown, time.time()))
-    ended = len(found) - len(shown)
+    counts: Mapping[str, int] = {} if everything else asked.get("status").get("counts", {})
+    ended = sum(counts.get(phase, 0) for phase in tables.ENDED)
     if not shown:
         show.hint("Nothing waits or runs.")
     if ended:

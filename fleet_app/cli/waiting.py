@@ -65,7 +65,7 @@ def _watch(gateway: Gateway, name: str, until: Until, say: Callable[[Text], None
 
 
 def _find(gateway: Gateway, name: str) -> tables.Row:
-    found: list[tables.Row] = gateway.get("workloads")
+    found: list[tables.Row] = gateway.get("workloads", name=name)
     for each in found:
         if each.get("name") == name:
             return each

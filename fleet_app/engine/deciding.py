@@ -9,9 +9,9 @@ is no decision. What is left out, and why that changes nothing:
   more are handed over, and it is decided again before anybody has acted on it.
 * Where room is kept for one at most, and nobody yields or leaves (`shorter`), of those that ask for the same all that
   run no less long than one before them that was refused, and where so many nodes have no room all but the first.
-* In a strict queue all but the first few: nobody passes the first that waits (O6).
-* A decision for somebody who comes to wait behind one that was refused the same, or behind the first that waits in a
-  strict queue.
+* In a strict queue all behind the first that waits with no room coming: nobody passes it, or asks (O6, O12).
+* A decision for somebody who comes to wait behind one that was refused the same, or in a strict queue behind the first
+  that waits with no room coming.
 * Where services have all that they are to have, a decision for an end while nobody waits, or while all who could be
   next find no room for all of their bundles, and ask nobody to leave: they yield, or nobody there does or leaves.
 * There, and where room is kept for one at most, a decision for somebody who comes last and finds no room.
@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fleet_app.engine.admission import HOPELESS, ITS_OWN
+from fleet_app.engine.admission import ITS_OWN
 from fleet_app.engine.books import Books, Following
 from fleet_app.engine.decide import decide, plan_of, steps
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Plan, Wait
+from fleet_app.engine.plan import HOPELESS, ROOM_COMES, Admit, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.queues import Listed, Queues, Sort, sort_of
 from fleet_app.engine.shorter import Place, Shorter, ask_of, shorter
@@ -277,4 +277,4 @@ class Handed(NamedTuple):
         return []
 
     def _stops(self, wait: Wait) -> bool:
-        return wait.reason not in (HOPELESS if isinstance(self.key, str) else ITS_OWN)
+        return wait.reason not in (HOPELESS | ROOM_COMES if isinstance(self.key, str) else ITS_OWN)

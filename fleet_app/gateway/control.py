@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,13 @@ class EventsQuery(_Query):
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=MOST_EVENTS)] = 1000
     subject: Annotated[str, Field(max_length=256)] | None = None
+
+
+class ListQuery(_Query):
+    """Which workloads: all that are at hand, those that have not ended, or the one of a name, wherever it is."""
+
+    ended: bool = True
+    name: Annotated[str, Field(max_length=256)] | None = None
 
 
 class FragmentsQuery(_Query):
@@ -151,7 +159,7 @@ class ControlApi:
             {
                 "arbiter": {"alive": self._workloads.alive(), "lease_age_s": silent_s},
                 "paused": self._workloads.journal.paused(),
-                "counts": status.counts(self._records()),
+                "counts": status.counts(self._workloads.journal.phases(), len(self._workloads.spooled())),
                 "bookings": agenda.counts(self._workloads.journal.bookings().values()),
                 "inbox": self._workloads.waiting(),
                 "pools": pools_file.read(self._home, time.time()),
@@ -161,13 +169,16 @@ class ControlApi:
             }
         )
 
-    async def _list(self, _: web.Request) -> web.Response:
-        rules = to_engine(self._submissions.policy())
-        return web.json_response(status.workloads(self._records(), self._workloads.snapshot(), rules))
+    async def _list(self, request: web.Request) -> web.Response:
+        asked = valid(ListQuery, dict(request.query), "query")
+        rules, snapshot = to_engine(self._submissions.policy()), self._workloads.snapshot()
+        # Some ten thousand that have ended take a second: not on the loop that serves the others.
+        records = await asyncio.to_thread(self._records, asked)
+        return web.json_response(status.workloads(records, snapshot, rules))
 
     async def _nodes(self, _: web.Request) -> web.Response:
         rules, journal = to_engine(self._submissions.policy()), self._workloads.journal
-        records, grants = journal.records().values(), journal.grants().values()
+        records, grants = journal.live().values(), journal.grants().values()
         return web.json_response(status.nodes(self._workloads.snapshot(), records, grants, rules))
 
     async def _services(self, _: web.Request) -> web.Response:
@@ -234,10 +245,15 @@ class ControlApi:
     def _explained(self, snapshot: Snapshot, rules: Policy, name: str) -> status.Row:
         return status.explain(snapshot, rules, name, self._workloads.journal.latest_events(name))
 
-    def _records(self) -> list[Record]:
+    def _records(self, asked: ListQuery) -> list[Record]:
         """Return the journal's workloads, and as queued those that nobody has taken in yet."""
-        spooled = self._workloads.spooled()
-        records = self._workloads.journal.records()
+        spooled, journal = self._workloads.spooled(), self._workloads.journal
+        if asked.name is not None:
+            one = journal.record(asked.name) or journal.archived(asked.name)
+            records = {} if one is None else {asked.name: one}
+            spooled = [request for request in spooled if request.spec.get("name") == asked.name]
+        else:
+            records = journal.records() if asked.ended else journal.live()
         for request in spooled:
             with contextlib.suppress(RequestError):  # the policy changed since: the arbiter will refuse it
                 records.setdefault(str(request.spec.get("name")), _spooled(request, self._submissions.policy()))
@@ -353,7 +369,10 @@ class ControlApi:
 
 
 def _plainly(known: Known) -> str:
-    return f"is {known.status.lower()}: {known.message}" if known.message else f"is {known.status.lower()}"
+    said = f"is {known.status.lower()}: {known.message}" if known.message else f"is {known.status.lower()}"
+    if not known.archived or known.ended_at is None:
+        return said
+    return f"{said}; it ended at {datetime.fromtimestamp(known.ended_at, UTC):%Y-%m-%dT%H:%M:%SZ} and is archived"
 
 
 def _spooled(request: inbox.Submit, rules: PolicyFile) -> Record:

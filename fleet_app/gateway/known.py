@@ -51,7 +51,8 @@ class Known:
 
     `attempts` are the Ray jobs that may have a log, oldest first; `live` is the one that runs.
     `queued` is whether it waits to be admitted. `cancelled` is whether an end was asked for, `stopping` whether the
-    arbiter has taken that in. `deleted` is whether it is only here until Ray has forgotten its jobs.
+    arbiter has taken that in. `deleted` is whether it is only here until Ray has forgotten its jobs. `archived` is
+    whether it ended so long ago that only the journal's archive has it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Known:
     cancelled: bool = False
     stopping: bool = False
     deleted: bool = False
+    archived: bool = False
 
     @property
     def shown(self) -> str | None:
@@ -91,6 +93,7 @@ class Workloads:
         """Read the journal, the inbox and the arbiter's sign of life in `home`; none of them needs to exist."""
         self._home = home
         self.journal = JournalReader(home / "journal.db")
+        self._inbox = inbox.Reader(home)
         self._read: _Read | None = None
         self._seen: object = None
         self.moved = asyncio.Event()
@@ -104,13 +107,16 @@ class Workloads:
         return None if known is None or known.deleted else known
 
     def find_any(self, name: str) -> Known | None:
-        """Return one workload, deleted ones included. Raises FaultError."""
-        requests = self._requests()
+        """Return one workload, deleted and archived ones included. Raises FaultError."""
+        requests = [request for request in self._requests() if _of_whom(request) == name]
         record = self.journal.record(name)
-        return self._merged({} if record is None else {name: record}, requests).get(name)
+        found = self._merged({} if record is None else {name: record}, requests).get(name)
+        if record is not None or (old := self.journal.archived(name)) is None:
+            return found
+        return replace(self._merged({name: old}, requests)[name], archived=True)
 
     def all(self) -> dict[str, Known]:
-        """Return every workload by name, deleted ones included. Raises FaultError."""
+        """Return every workload by name that is not archived, deleted ones included. Raises FaultError."""
         requests = self._requests()
         return self._merged(self.journal.records(), requests)
 
@@ -124,7 +130,9 @@ class Workloads:
 
     def packages_needed(self) -> frozenset[str]:
         """Return the packages that workloads that have not ended may still need."""
-        needed = [packages_of(known.runtime_env) for known in self.all().values() if known.status not in TERMINAL]
+        requests = self._requests()
+        live = self._merged(self.journal.live(), requests).values()
+        needed = [packages_of(known.runtime_env) for known in live if known.status not in TERMINAL]
         return frozenset(package for packages in needed for package in packages)
 
     def silent_s(self) -> float | None:
@@ -189,13 +197,11 @@ class Workloads:
     # Merging.
 
     def _requests(self) -> list[inbox.Request]:
-        waiting = inbox.waiting(self._home)
+        waiting = self._inbox.waiting()
         if not waiting:
             return []
         taken = self.journal.ingested()
-        return [
-            request for path, request in waiting if path.name not in taken and not isinstance(request, inbox.Unreadable)
-        ]
+        return [request for id_, request in waiting.items() if id_ not in taken]
 
     def _merged(self, records: Mapping[str, Record], requests: list[inbox.Request]) -> dict[str, Known]:
         alive = self.alive()
@@ -245,6 +251,17 @@ class Workloads:
             return ""
         wait = snapshot.plan.wait_of(record.name)
         return sentence_of(wait, record.workload, now=snapshot.at) if wait else ""
+
+
+def _of_whom(request: inbox.Request) -> str | None:
+    """Return the workload that a request is about, None when it is about none."""
+    match request:
+        case inbox.Submit():
+            return str(request.spec.get("name"))
+        case inbox.Cancel(name=name) | inbox.Forget(name=name):
+            return name
+        case _:
+            return None
 
 
 def _of_submission(request: inbox.Submit, *, alive: bool) -> Known:

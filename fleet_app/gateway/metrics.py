@@ -63,7 +63,7 @@ class _Fleet(Collector):
 
     def _phases(self) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily("fleet_workloads", "Workloads by phase.", labels=["phase"])
-        for phase, count in status.counts(self._workloads.journal.records().values()).items():
+        for phase, count in status.counts(self._workloads.journal.phases()).items():
             gauge.add_metric([phase], count)
         return gauge
 
@@ -80,7 +80,7 @@ class _Fleet(Collector):
         """Every GPU of the fleet is in exactly one of the states."""
         gauge = GaugeMetricFamily("fleet_gpus", "GPUs by node class and state.", labels=["class", "state"])
         journal = self._workloads.journal
-        grants, records = journal.grants().values(), journal.records().values()
+        grants, records = journal.grants().values(), journal.live().values()
         count: Counter[tuple[str, str]] = Counter()
         for node in status.nodes(self._workloads.snapshot(), records, grants, Policy()):
             for state, gpus in _states(node).items():

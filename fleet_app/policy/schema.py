@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fleet_app.policy.history import Accounting, History
 from fleet_app.policy.kubernetes import Kubernetes
 from fleet_app.policy.section import Section
 from fleet_app.policy.units import (
@@ -308,12 +309,6 @@ class Serving(Section):
     latency_objective: PositiveSeconds = 0.8
 
 
-class Accounting(Section):
-    """What a GPU-hour costs, in the policy's money."""
-
-    price_per_gpu_hour: Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
-
-
 class PolicyFile(Section):
     """A whole policy file. Organisations at the top each head a cohort: teams lend to one another inside it."""
 
@@ -336,6 +331,7 @@ class PolicyFile(Section):
     headroom: Headroom = Headroom()
     health: Health = Health()
     calendar: Calendar = Calendar()
+    history: History = History()
     boundary: Boundary | None = None
     defaults: Defaults = Defaults()
     serving: Serving = Serving()

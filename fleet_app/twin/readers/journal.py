@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from fleet_app.arbiter import codec
 from fleet_app.arbiter.booked import BookingRecord, Stage
-from fleet_app.arbiter.journal import JournalReader
+from fleet_app.arbiter.journal import JournalReader, Lined
 from fleet_app.arbiter.notes import Note, What
 from fleet_app.arbiter.ports import Demand
 from fleet_app.arbiter.records import Record
@@ -44,10 +44,10 @@ FORGOTTEN = "workloads that somebody has deleted since"
 NOT_BOOKED = "bookings that never came to be"
 NOBODYS = "services that nobody announces any more"
 
-TABLES: Mapping[type, tuple[Literal["workloads", "services", "bookings"], str]] = {
-    Record: ("workloads", "workload"),
-    Demand: ("services", "service"),
-    BookingRecord: ("bookings", "booking"),
+TABLES: Mapping[type, tuple[tuple[Lined, ...], str]] = {
+    Record: (("workloads", "archive"), "workload"),
+    Demand: (("services",), "service"),
+    BookingRecord: (("bookings",), "booking"),
 }
 """Where the journal has what, and what a row is called."""
 
@@ -268,15 +268,15 @@ def _rows(
     reader: JournalReader, told: Notes, kind: type[T], made: Callable[[T, Sequence[Note]], F | Aside]
 ) -> Iterator[F | Aside | Malformed]:
     """Yield what `made` makes of each row of a table and of what happened to it."""
-    table, what = TABLES[kind]
-    for number, (name, text) in enumerate(reader.lines(table), 1):
+    tables, what = TABLES[kind]
+    for number, (name, text) in enumerate(reader.lines(*tables), 1):
         one = _loaded(kind, text, number, f"{what} {name}")
         yield one if isinstance(one, Malformed) else made(one, told.get(name, ()))
 
 
 def _gone(reader: JournalReader, told: Notes, kind: type, began: What, why: str) -> Iterator[Aside]:
     """Yield who began, by the events, and has no row any more."""
-    known = {name for name, _ in reader.lines(TABLES[kind][0])}
+    known = {name for name, _ in reader.lines(*TABLES[kind][0])}
     for name, notes in told.items():
         if name not in known and any(note.kind is began for note in notes):
             yield Aside(why=why)

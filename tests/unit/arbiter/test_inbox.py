@@ -102,3 +102,33 @@ def test_the_poster_hears_when_a_request_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "inbox").write_text("in the way")
     with pytest.raises(FaultError, match="cannot be kept"):
         inbox.post(tmp_path, Pause())
+
+
+def _waiting(home: Path) -> list[tuple[str, Request]]:
+    found = inbox.waiting(home)
+    return [(path.name, request) for path, request in found if not isinstance(request, Unreadable)]
+
+
+def test_a_reader_sees_the_requests_that_wait_now_however_often_it_looks(tmp_path: Path) -> None:
+    reader = inbox.Reader(tmp_path)
+    assert reader.waiting() == {}
+    first = inbox.post(tmp_path, Cancel(name="a"))
+    assert list(reader.waiting().items()) == _waiting(tmp_path) != []
+    inbox.post(tmp_path, Cancel(name="b"))
+    (inbox.folder(tmp_path) / "000000000009-x.json").write_text("nonsense")
+    assert list(reader.waiting().items()) == _waiting(tmp_path)
+    inbox.done(inbox.folder(tmp_path) / first)
+    assert list(reader.waiting().items()) == _waiting(tmp_path)
+    assert list(reader.waiting().values()) == [Cancel(name="b")]
+
+
+def test_a_reader_opens_no_request_twice_but_what_was_unreadable(tmp_path: Path) -> None:
+    """A file that could not be read may be one that can be later; a request stays as it is once it has its name."""
+    reader = inbox.Reader(tmp_path)
+    read = inbox.folder(tmp_path) / inbox.post(tmp_path, Cancel(name="a"))
+    unreadable = inbox.folder(tmp_path) / "000000000009-x.json"
+    unreadable.write_text("nonsense")
+    assert list(reader.waiting()) == [read.name]
+    unreadable.write_bytes(read.read_bytes())
+    read.write_text("nonsense")
+    assert list(reader.waiting().values()) == [Cancel(name="a"), Cancel(name="a")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -161,7 +162,7 @@ def test_a_reader_sees_what_the_writer_wrote_while_it_writes(journal: Journal, r
 
 
 def test_no_journal_reads_as_an_empty_one(tmp_path: Path, reader: JournalReader) -> None:
-    empty: tuple[object, ...] = ({}, {}, {}, (), None, None, False, frozenset(), 0)
+    empty: tuple[object, ...] = ({}, {}, {}, (), None, None, None, {}, {}, False, frozenset(), 0)
     assert (
         reader.records(),
         reader.grants(),
@@ -169,6 +170,9 @@ def test_no_journal_reads_as_an_empty_one(tmp_path: Path, reader: JournalReader)
         reader.events(),
         reader.snapshot(),
         reader.record("a"),
+        reader.archived("a"),
+        reader.live(),
+        reader.phases(),
         reader.paused(),
         reader.ingested(),
         reader.last_event(),
@@ -184,6 +188,70 @@ def test_events_are_read_on_from_a_number_and_by_subject(journal: Journal, reade
     assert [entry.note.detail["number"] for entry in reader.events(after=3, limit=4)] == [3, 4, 5, 6]
     assert [entry.seq for entry in reader.events(subject="odd")] == [2, 4, 6, 8, 10]
     assert reader.last_event() == 10
+
+
+def ended(name: str, phase: Phase = Phase.SUCCEEDED) -> Record:
+    return Record(workload=replace(gang(name), phase=phase), job=Job(entrypoint="true"), ended_at=1.5, message="over")
+
+
+def test_what_is_archived_is_not_loaded_and_found_by_its_name_alone(journal: Journal, reader: JournalReader) -> None:
+    book = filled()
+    book.put(ended("old"))
+    journal.commit(book)
+    book.archive("old")
+    assert book.find("old") == ended("old"), "also before it is written"
+    journal.commit(book)
+    assert book.archived.items() == []
+    known = journal.load()
+    assert (list(known.records), known.find("old"), known.find("nobody")) == ([RECORD], ended("old"), None)
+    assert (reader.records(), reader.record("old"), reader.archived("old")) == ({"llm": RECORD}, None, ended("old"))
+    assert [name for name, _ in reader.lines("workloads", "archive")] == ["llm", "old"]
+
+
+def test_what_comes_out_of_the_archive_and_is_dropped_is_nowhere(journal: Journal, reader: JournalReader) -> None:
+    book = Book()
+    book.put(ended("old"))
+    book.archive("old")
+    journal.commit(book)
+    book = journal.load()
+    old = book.find("old")
+    assert old is not None
+    book.unarchive(old)
+    journal.commit(book)
+    assert (reader.records(), reader.archived("old")) == ({"old": old}, None)
+    book.drop("old")
+    journal.commit(book)
+    assert (reader.records(), book.find("old")) == ({}, None)
+
+
+def test_a_journal_of_before_there_was_an_archive_is_read_and_taken_over(tmp_path: Path, reader: JournalReader) -> None:
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        book = filled()
+        book.put(ended("old"))
+        journal.commit(book)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as database, database:
+        database.executescript("DROP TABLE archive; DROP INDEX phase_of; DELETE FROM meta WHERE key = 'phases'")
+    assert (reader.archived("old"), list(reader.live())) == (None, ["llm"])
+    assert [name for name, _ in reader.lines("workloads", "archive")] == ["llm", "old"]
+    with closing(Journal(tmp_path / "journal.db")) as journal:
+        book = journal.load()
+        book.archive("old")
+        journal.commit(book)
+    assert (reader.archived("old"), list(reader.live())) == (ended("old"), ["llm"])
+    assert {phase: count for phase, count in reader.phases().items() if count} == {"draining": 1}
+
+
+def test_the_living_are_read_without_the_others_and_all_are_counted(journal: Journal, reader: JournalReader) -> None:
+    book = filled()
+    for number, phase in enumerate((Phase.SUCCEEDED, Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)):
+        book.put(ended(f"e{number}", phase))
+    book.put(Record(workload=gang("waits"), job=Job(entrypoint="true")))
+    book.drop("e0")
+    journal.commit(book)
+    assert list(reader.live()) == ["llm", "waits"]
+    want = {"queued": 1, "draining": 1, "succeeded": 1, "failed": 1, "stopped": 1}
+    assert {phase: count for phase, count in reader.phases().items() if count} == want
+    assert journal.load().phases == Counter({Phase(phase): count for phase, count in want.items()})
 
 
 def test_old_events_go_and_their_numbers_are_not_used_again(tmp_path: Path, reader: JournalReader) -> None:

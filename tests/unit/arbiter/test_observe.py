@@ -10,9 +10,10 @@ import pytest
 from fleet_app.arbiter.book import Book
 from fleet_app.arbiter.facts import Facts, fleet_nodes
 from fleet_app.arbiter.groups import wanted
-from fleet_app.arbiter.observe import SETTLE_S, fleet_state, foreign_on, nodes_seen, remembered, rooms, sighted
+from fleet_app.arbiter.observe import fleet_state, nodes_seen, rooms
 from fleet_app.arbiter.ports import BundleView, ClusterView, Demand, GroupView, NodeView
 from fleet_app.arbiter.records import GrantRecord, Job, Record
+from fleet_app.arbiter.sightings import SETTLE_S, Sightings, remembered, sighted
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition, NodeClass, Shape
 from tests.builders import backfill, node, policy, shape, state
@@ -58,10 +59,10 @@ def facts(now: float, seen: NodeView, *groups: GroupView) -> Facts:
 
 
 def foreign(looks: list[Facts], book: Book | None = None, last: FleetState | None = None) -> int:
-    known = remembered(last, looks[0].now) if last else {}
+    known = remembered(last, looks[0].now) if last else Sightings()
     for look in looks:
         known = sighted(known, book or Book(), look)
-    return foreign_on(known, "n1").gpus
+    return known.foreign["n1"].gpus
 
 
 IDLE = facts(0.0, view())
@@ -81,6 +82,38 @@ FOREIGN = {
     "a group that Ray still counts is not foreign": (
         [facts(0.0, view(used=2), group()), facts(0.05, view(used=2)), facts(0.2, view())],
         0,
+    ),
+    "what is foreign stays so while Ray does not count a new group of ours": (
+        [facts(0.0, view(used=3)), facts(1.0, view(used=3), group())],
+        3,
+    ),
+    "and when it counts it": (
+        [facts(0.0, view(used=3)), facts(1.0, view(used=3), group()), facts(1.1, view(used=5), group())],
+        3,
+    ),
+    "and once the group has stood for a while": (
+        [facts(0.0, view(used=3)), facts(1.0, view(used=3), group()), facts(1.0 + SETTLE_S, view(used=5), group())],
+        3,
+    ),
+    "what went beside a new group is free at once where it was more than the group": (
+        [facts(0.0, view(used=6)), facts(1.0, view(used=6), group()), facts(1.1, view(used=2), group())],
+        2,
+    ),
+    "and all of it once the group has stood for a while": (
+        [facts(0.0, view(used=6)), facts(1.0, view(used=2), group()), facts(1.0 + SETTLE_S, view(used=2), group())],
+        0,
+    ),
+    "one of ours that makes room for another leaves what is foreign as it is": (
+        [facts(0.0, view(used=5), group()), facts(1.0, view(used=5), group("fleet/w/next", 2, "h"))],
+        3,
+    ),
+    "what comes with a new group counts once it has stayed": (
+        [
+            facts(0.0, view()),
+            facts(1.0, view(used=5), group()),
+            facts(1.0 + SETTLE_S, view(used=5), group()),
+        ],
+        3,
     ),
     "many looks in a short time are still a short time": (
         [IDLE, *(facts(1.0 + 0.02 * look, view(used=3)) for look in range(20))],

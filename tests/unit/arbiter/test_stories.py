@@ -13,7 +13,7 @@ from fleet_app.engine.errors import RequestError
 from fleet_app.engine.lifecycle import Phase
 from tests.builders import policy, used
 from tests.fakes import FakeJobs
-from tests.unit.arbiter.rig import POLICY, Rig, filled, small
+from tests.unit.arbiter.rig import LONG, POLICY, Rig, filled, small
 from tests.world import LAG_S, Behaviour
 
 # Submitting.
@@ -208,6 +208,18 @@ def test_after_a_redeployment_idle_grants_of_the_old_shape_go(rig: Rig) -> None:
     rig.run(5.0)
     assert rig.world.groups[group_id].gone_at is not None
     assert [grant.shape.gpus for grant in rig.reader().grants().values()] == [2]
+
+
+def test_nobody_is_admitted_where_others_are_while_a_group_beside_them_is_new(rig: Rig) -> None:
+    """Ray counts a group late: what it holds is not taken out of what is somebody else's."""
+    small(rig).world.use("s1", 2)
+    rig.world.behaviours["a"] = LONG
+    rig.run(3.0)
+    rig.submit("a", gpus=1)
+    rig.submit("b", gpus=2)
+    rig.run(8.0)
+    assert rig.phases() == {"a": Phase.RUNNING, "b": Phase.QUEUED}
+    assert (rig.notes(What.ADMITTED, "b"), rig.notes(What.FAULT)) == ([], [])
 
 
 # Draining, cancelling, forgetting.

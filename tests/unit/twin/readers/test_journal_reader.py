@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,16 @@ def test_jobs_are_as_they_were_submitted_and_work_until_they_had_saved(path):
         (gang("a", submitted_at=7.0), 76.0, 7.5, False),
         (gang("b", submitted_at=8.0), 10.0, 0.0, True),
     ]
+
+
+def test_what_is_archived_is_told_as_if_it_were_not(path):
+    want = past(path)
+    with closing(Journal(path)) as journal:
+        book = journal.load()
+        for name in ("a", "b", "d"):
+            book.archive(name)
+        journal.commit(book)
+    assert past(path) == want
 
 
 def test_how_each_attempt_behaved_is_kept(path):
