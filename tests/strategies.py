@@ -79,6 +79,8 @@ def policies(draw: st.DrawFn) -> Policy:
         nominal = draw(st.sampled_from([2, 4, 8, 8, 12, 16]))
         own = team(name, nominal=nominal, parent=parents[name], weight=draw(weights))
         quotas.append(replace(own, **draw(limits())))
+    in_line = draw(st.sampled_from([(), (), ("research", "speech"), TEAMS]))
+    quotas = [replace(quota, strict=quota.name in in_line) for quota in quotas]
     inside = sum(quota.nominal_gpus for quota in quotas if quota.parent == "lab")
     quotas[1] = replace(quotas[1], nominal_gpus=inside)
     levels = draw(st.sampled_from([("spine", "leaf"), ("spine", "leaf", "island")]))

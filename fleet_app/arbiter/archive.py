@@ -1,7 +1,8 @@
-"""Workloads that ended long ago leave the arbiter's book for the journal's archive, so that neither grows. Pure.
+"""Workloads that ended long ago, or before many others, leave the arbiter's book for the journal's archive. Pure.
 
-Ray deletes their jobs first. Nobody who goes on needs them: whoever was displaced is back or gone by its end, failures
-are remembered apart, and their names stay taken, because the archive is asked for them. Does not know Ray or SQLite.
+So the book does not grow, nor does what Ray lists: their jobs are deleted there first. Nobody who goes on needs them:
+whoever was displaced is back or gone by its end, failures are remembered apart, and their names stay taken, because the
+archive is asked for them. Does not know Ray or SQLite.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ PATIENCE_S = 3600.0
 """How long Ray may go on having a job of one that leaves, before that keeps nobody any more."""
 
 
-def turn(book: Book, keep_s: float, now: float) -> None:
-    """Let those leave that ended `keep_s` ago or earlier, some at a time, the earliest first."""
-    book.let_go(now - keep_s, now, AT_ONCE)
+def turn(book: Book, keep_s: float, most: int, now: float) -> None:
+    """Let those leave that ended `keep_s` ago, or are more than `most`: the earliest first, some at a time."""
+    book.let_go(now - keep_s, most, now, AT_ONCE)
 
 
 def leave(book: Book, record: Record, now: float, *, jobs: int) -> None:

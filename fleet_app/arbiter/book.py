@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from fleet_app.arbiter.booked import BookingRecord
@@ -106,8 +106,8 @@ class Book:
         self._live = {record.name for record in known if record.workload.phase not in TERMINAL}
         self._order: list[str] | None = None
         self._forgotten = {record.name for record in known if record.forgotten}
-        ended = sorted((record.ended_at, record.name) for record in known if record.ended_at is not None)
-        self._ended = {name: at for at, name in ended}
+        ended = ((one.ended_at, one.name) for one in known if one.ended_at is not None and not one.forgotten)
+        self._ended = {name: at for at, name in sorted(ended)}
         self._done_since: dict[str, float] = {}
         self.phases: Counter[Phase] = Counter(record.workload.phase for record in known)
         """How many workloads are in each phase; the archive's are not counted."""
@@ -154,10 +154,12 @@ class Book:
         names = sorted(self._forgotten | self._done_since.keys())
         return [record for name in names if (record := self.records.get(name)) is not None]
 
-    def let_go(self, ended_by: float, now: float, most: int) -> None:
-        """Let those go that had ended by a moment, the earliest `most` of them."""
-        due = takewhile(lambda name: self._ended[name] <= ended_by, self._ended)
-        self._done_since = {name: self._done_since.get(name, now) for name in islice(due, most)}
+    def let_go(self, ended_by: float, most: int, now: float, at_once: int) -> None:
+        """Let those go that had ended by a moment, or are more than `most`: the earliest, so many at once."""
+        surplus = len(self._ended) - most
+        earliest = enumerate(islice(self._ended.items(), at_once))
+        due = [name for place, (name, at) in earliest if place < surplus or at <= ended_by]
+        self._done_since = {name: self._done_since.get(name, now) for name in due}
 
     def done_for_s(self, name: str, now: float) -> float:
         """Return for how long a workload has been going because it was over for long, in seconds."""
@@ -174,10 +176,11 @@ class Book:
             else:
                 self.notes.append(one)
         self._mark(record.name, live=record.workload.phase not in TERMINAL)
-        if record.ended_at is not None:
-            self._ended.setdefault(record.name, record.ended_at)
         if record.forgotten:
             self._forgotten.add(record.name)
+            self._ended.pop(record.name, None)
+        elif record.ended_at is not None:
+            self._ended.setdefault(record.name, record.ended_at)
 
     def drop(self, name: str) -> None:
         """Remove a workload's record."""

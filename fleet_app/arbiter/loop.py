@@ -113,7 +113,8 @@ class Loop:
         forget_old(self._book, self._rules.engine.health, facts.now)
         recuts.follow(self._book, facts)
         calendar.turn(self._book, self._rules, facts.now)
-        archive.turn(self._book, self._rules.file.history.keep_ended, facts.now)
+        history = self._rules.file.history
+        archive.turn(self._book, history.keep_ended, history.most_ended, facts.now)
         snapshot = self._judge(facts)
         chosen = {} if self._book.paused else choices(snapshot.state, self._rules.engine, facts.now, snapshot.plan)
         intend(self._book, snapshot.plan, facts.now, chosen)

@@ -29,7 +29,7 @@ def queue(
 ) -> None:
     """Show workloads: what waits and why, what runs where.
 
-    What has ended is listed for as long as the policy's history.keep_ended says; `fleet explain` knows all of it.
+    What has ended is listed for as long as the policy's `history` says; `fleet explain` knows all of it.
     SHAPE is bundles x GPUs of each. STEP is the last that was reached, and the one up to which work is safe.
 
     Examples:

@@ -128,6 +128,7 @@ def _outcome(turn: _Turn, one: Workload, kept: Mapping[str, int]) -> str:
         return f"waits for {other.gpus} GPUs that are coming free for it"
     if nodes:
         return f"waits, and {nodes} {'node is' if nodes == 1 else 'nodes are'} kept for it"
-    if part.reason is Reason.BEHIND and other.team == one.team:
-        return "waits in the same strict queue"
+    if part.reason in {Reason.BEHIND, Reason.ITS_TURN} and other.team == one.team:
+        has = f", with {part.asked} GPUs kept for it" if part.reason is Reason.ITS_TURN else ""
+        return f"waits in the same strict queue{has}"
     return f"waits: {part.reason}"

@@ -17,7 +17,7 @@ from fleet_app.engine.entitled import above_caps, short_of_floors, short_of_nomi
 from fleet_app.engine.forecast import DAY_S, HOUR_S, forecast
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, AdmitSlice, Reason, Wait
+from fleet_app.engine.plan import ROOM_COMES, Admit, AdmitSlice, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.transfers import nominal_at
@@ -190,7 +190,7 @@ def _again(
 
 
 def _later(wait: Wait, soon: float, booking: Booking) -> tuple[float | None, Reason]:
-    if wait.reason is Reason.DRAIN_UNDER_WAY:
+    if wait.reason in ROOM_COMES:
         return soon, wait.reason
     return wait.planned_at or booking.end_at, wait.reason
 
@@ -217,7 +217,7 @@ def _stuck(booking: Booking, survey: Survey, again: dict[str, tuple[float | None
         name
         for name, (one, how) in _leaving(survey, booking.nodes).items()
         if how == MOVED
-        and again[name][1] not in {None, Reason.DRAIN_UNDER_WAY}
+        and again[name][1] not in {None, *ROOM_COMES}
         and not (one.team in lenders and again[name][1] in QUOTA_REASONS)
     )
 

@@ -26,7 +26,7 @@ from fleet_app.engine import (
 from fleet_app.engine.headroom import immediate_gpus
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import needs_of
-from fleet_app.engine.plan import Action, Alike, Move, Part, Plan, Wait
+from fleet_app.engine.plan import HOPELESS, Action, Alike, Move, Part, Plan, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.pulls import Gate
 from fleet_app.engine.state import FleetState
@@ -47,7 +47,8 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
     yield from draining.step(ledger)
     if state.usage:
         yield from idle.step(ledger, state.usage)
-    yield from health.step(ledger, state.failures, state.quarantines)
+    if state.failures or state.quarantines:
+        yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
     if state.departures:
         yield from departing.step(ledger, state.departures)
@@ -74,7 +75,7 @@ def _then_grow(ledger: Ledger, placed: Iterable[Part], gate: Gate | None) -> Ite
     """Yield what was placed; where nobody waits, elastic workloads grow after it (R8)."""
     waits = False
     for part in placed:
-        waits = waits or (isinstance(part, Wait) and part.reason not in admission.HOPELESS)
+        waits = waits or (isinstance(part, Wait) and part.reason not in HOPELESS)
         yield part
     if not waits:
         yield from elastic.grow(ledger, gate)

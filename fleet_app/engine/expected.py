@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fleet_app.engine import forward
-from fleet_app.engine.admission import HOPELESS
 from fleet_app.engine.decide import decide
 from fleet_app.engine.ends import limit_at, spoken
 from fleet_app.engine.flavors import whole_of
 from fleet_app.engine.ordering import class_of
-from fleet_app.engine.plan import GiveGrant, GiveSlice, Plan, Reason, Wait
+from fleet_app.engine.plan import HOPELESS, GiveGrant, GiveSlice, Plan, Reason, Wait
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node, NodeClass
@@ -111,7 +110,7 @@ def _first(plan: Plan, name: str) -> str:
     while name not in met:
         met.append(name)
         wait = plan.wait_of(name)
-        if wait is not None and wait.reason in {Reason.RESERVED, Reason.BEHIND}:
+        if wait is not None and wait.reason in {Reason.RESERVED, Reason.BEHIND, Reason.ITS_TURN}:
             name = next((who for who in wait.blocked_by if plan.wait_of(who) is not None), name)
     return name
 

@@ -93,8 +93,10 @@ def sentence_of(
     """
     if workload.slice is not None and wait.reason is not Reason.PULLING:
         return cardless.sentence(wait, workload.team, workload.slice, _listed(leaving))
-    if wait.reason is Reason.BEHIND:
-        return f"team {workload.team} takes its queue strictly in order; {', '.join(wait.blocked_by)} is ahead of it"
+    if wait.reason in {Reason.BEHIND, Reason.ITS_TURN}:
+        kept = f"; its {wait.asked} GPUs are kept for it" if wait.reason is Reason.ITS_TURN else ""
+        ahead = ", ".join(wait.blocked_by)
+        return f"team {workload.team} takes its queue strictly in order; {ahead} is ahead of it{kept}"
     if wait.reason in {Reason.QUOTA_USED, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN, Reason.UNKNOWN_TEAM}:
         why = _about_quota(wait, workload)
     elif wait.reason is Reason.PULLING:

@@ -36,11 +36,7 @@ def coming(
     """Ask the victims to leave, keep for a gang what is free and what comes, and yield its wait for that (R6)."""
     ready = sum(shape.fits(ledger.free[name]) for name, shape in zip(found.nodes, workload.shapes, strict=True))
     yield from notices.asked_for_gang(ledger, found.victims, workload.name, why)
-    for shape, part in _by_shape(workload, found.nodes):
-        ledger.claim(workload.name, workload.team, part, shape)
-    if ledger.calendar is not None:
-        soon = ledger.now + ledger.policy.drain.longest_grace_s
-        ledger.calendar.place(workload, found.nodes, yields=False, since=soon)
+    keep(ledger, workload, found.nodes)
     yield Wait(
         workload=workload.name,
         reason=Reason.DRAIN_UNDER_WAY,
@@ -50,6 +46,15 @@ def coming(
         rooms=rooms,
         blocked_by=ledger.members.names_of(found.victims),
     )
+
+
+def keep(ledger: Ledger, workload: Workload, nodes: Sequence[str]) -> None:
+    """Keep for one that never yields what is free of its room on some nodes, and what is coming (R6, O12)."""
+    for shape, part in _by_shape(workload, nodes):
+        ledger.claim(workload.name, workload.team, part, shape)
+    if ledger.calendar is not None:
+        soon = ledger.now + ledger.policy.drain.longest_grace_s
+        ledger.calendar.place(workload, nodes, yields=False, since=soon)
 
 
 def _by_shape(workload: Workload, nodes: Sequence[str]) -> Iterator[tuple[Shape, Sequence[str]]]:

@@ -53,7 +53,7 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
     `watched` is whether its wait is to say what each domain has. `gate` is that of what has to be pulled first.
     """
     yields = ledger.class_of(workload).yields
-    refused = _impossible(ledger, workload) or refusal.over_quota(ledger, workload)
+    refused = impossible(ledger, workload) or refusal.over_quota(ledger, workload)
     if refused is not None and capped.is_cap(refused) and not yields:
         yield from capping.wait_for(ledger, workload, refused)
         return
@@ -67,11 +67,11 @@ def consider(ledger: Ledger, workload: Workload, gate: Gate | None = None, *, wa
         yield from booked
         return
     nodes = _nodes(ledger, workload)
-    chosen = _now(ledger, workload, nodes)
+    chosen = now(ledger, workload, nodes)
     if chosen is not None:
         yield from _started(ledger, workload, chosen, gate)
         return
-    found = None if yields else _eviction(ledger, workload, nodes)
+    found = None if yields else eviction(ledger, workload, nodes)
     if found is not None and notices.may_ask_now(ledger, found.victims):
         sizes = " + ".join(f"{group.bundles} x {group.shape.gpus}" for group in workload.groups)
         why = f"{workload.name} needs {sizes} GPUs inside its team's nominal"
@@ -111,7 +111,7 @@ def _empty(ledger: Ledger) -> Fits:
     return lambda name, shape: shape.fits(ledger.empty[name])
 
 
-def _impossible(ledger: Ledger, workload: Workload) -> Wait | None:
+def impossible(ledger: Ledger, workload: Workload) -> Wait | None:
     """Return the refusal of what no state of this fleet and its policy could hold (O3), with the group in the way."""
     if workload.team not in ledger.tree.entries:
         return Wait(workload=workload.name, reason=Reason.UNKNOWN_TEAM, asked=workload.gpus, available=0)
@@ -127,7 +127,8 @@ def _impossible(ledger: Ledger, workload: Workload) -> Wait | None:
     return _short(workload, wants, Reason.TOO_LARGE_FOR_FLEET, able, fits)
 
 
-def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
+def now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...] | None:
+    """Return the nodes on which its groups fit together now, in rank order; None where they do not."""
     if ledger.available(workload.team) < workload.gpus:
         return None
 
@@ -135,7 +136,8 @@ def _now(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> tuple[str
     return matching.place(sought_now(ledger, workload), able, _free(ledger), order, emptiness(ledger))
 
 
-def _eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
+def eviction(ledger: Ledger, workload: Workload, nodes: Sequence[Node]) -> Eviction | None:
+    """Return the nodes that it waits for and who leaves them, nobody where enough comes; None where nothing helps."""
     is_free = reserving.is_free(ledger, workload)
     found = mixed_reclaim.find(ledger, asker(ledger, workload), nodes, is_free)
     return capping.eviction(ledger, workload, is_free) if found is None and ledger.caps is not None else found

@@ -215,6 +215,7 @@ class Reason(StrEnum):
     NO_ROOM = "no-room"
     RESERVED = "reserved"
     BEHIND = "behind"
+    ITS_TURN = "its-turn"
     DRAIN_UNDER_WAY = "drain-under-way"
     BOOKED = "booked"
     DRAINS_LIMITED = "drains-limited"
@@ -223,6 +224,13 @@ class Reason(StrEnum):
     UNKNOWN_TEAM = "unknown-team"
     PULLING = "pulling"
     APART = "apart"
+
+
+HOPELESS = {Reason.UNKNOWN_TEAM, Reason.TOO_LARGE_FOR_FLEET, Reason.TOO_LARGE_FOR_QUOTA, Reason.CONTRACT_BROKEN}
+"""What no wait ends: it is in nobody's way (O3)."""
+
+ROOM_COMES = {Reason.DRAIN_UNDER_WAY, Reason.ITS_TURN}
+"""Whose wait is for this has its room kept, or will have it once those have left who leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,12 @@ def behind(workload: Workload, first: str) -> Wait:
     return _quota_wait(workload, Reason.BEHIND, 0, (first,))
 
 
+def in_turn(workload: Workload, first: str) -> Wait:
+    """Return the wait of one whose room is kept for it until those ahead of it in a strict queue have started (O12)."""
+    gpus = workload.gpus
+    return Wait(workload=workload.name, reason=Reason.ITS_TURN, asked=gpus, available=gpus, blocked_by=(first,))
+
+
 def too_many(ledger: Ledger, workload: Workload, victims: Sequence[Workload]) -> Wait:
     """Return the wait of one for whom more would have to leave than gangs may still ask in this cycle (R9)."""
     most = ledger.policy.drain.most_per_cycle or 0

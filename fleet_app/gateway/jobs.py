@@ -84,7 +84,7 @@ class JobsApi:
         with contextlib.suppress(DashboardError):
             of_ray = await self._dashboard.jobs()
         by_id = {str(job["submission_id"]): job for job in of_ray if job.get("submission_id") is not None}
-        known = self._workloads.all()
+        known = await asyncio.to_thread(self._workloads.all)  # some ten thousand that have ended take a second
         ours = [details(each, by_id.get(each.shown or "")) for each in known.values() if not each.deleted]
         theirs = [job for id_, job in by_id.items() if known.keys().isdisjoint(names_of(id_))]
         drivers = [job for job in of_ray if job.get("submission_id") is None]
@@ -111,7 +111,7 @@ class JobsApi:
                 parts += [note(f"attempt {attempt} starts")] if attempt != known.name else []
                 parts.append(text if text.endswith("\n") or not text else text + "\n")
         if known.archived:
-            parts.append(note("it is archived, and its log is gone: Ray keeps it for history.keep_ended after the end"))
+            parts.append(note("it is archived, and its log is gone: the policy's history says how long Ray keeps it"))
         if known.message and (known.status == "PENDING" or not known.attempts):
             parts.append(note(f"{known.status}: {known.message}"))
         return web.json_response({"logs": "".join(parts)})

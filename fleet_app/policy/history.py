@@ -16,11 +16,13 @@ from fleet_app.policy.units import PositiveSeconds
 class History(Section):
     """For how long what is over is at hand.
 
-    A workload that has ended is listed for `keep_ended`, and Ray keeps its job and log that long. After that it is in
-    the journal's archive, under its name, which stays taken.
+    A workload that has ended is listed for `keep_ended`, and Ray keeps its job and log that long, as long as they are
+    no more than `most_ended`: the earliest go first. After that it is in the journal's archive, under its name, which
+    stays taken.
     """
 
     keep_ended: PositiveSeconds = 7 * 86_400.0
+    most_ended: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 5000
 
 
 class Accounting(Section):

@@ -6,7 +6,6 @@ way. Of the engine it uses only values, and what a priority class entitles to.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from fleet_app.engine.failures import Cause
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.ordering import class_of
 from fleet_app.engine.plan import (
+    ROOM_COMES,
     Admit,
     AdmitSlice,
     Drain,
@@ -42,6 +42,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import NOTHING, Condition, Departure, Node, NodeClass, Shape
 from fleet_app.engine.workload import Service, Workload
 from tests.laws.caps import CAP_LAWS, allows, is_in_the_way_of_a_cap
+from tests.laws.in_line import IN_LINE_LAWS, aged, in_order
 from tests.laws.slices import SLICE_LAWS, gpus_of_slices
 from tests.virtual import Fleet, plan_of
 
@@ -452,7 +453,7 @@ def soon_at_most(case: Case) -> Counter[str]:
     for workload in case.state.workloads:
         waits = case.wait(workload.name)
         admitted = workload.name in {action.workload for action in case.actions(Admit)}
-        claims = waits is not None and waits.reason is Reason.DRAIN_UNDER_WAY
+        claims = waits is not None and waits.reason in ROOM_COMES
         if (workload.holding and not told_to_end(workload)) or admitted or claims:
             use[workload.team] += workload.gpus
     for service in case.state.services:
@@ -616,6 +617,10 @@ def later_than(case: Case, workload: Workload) -> int:
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
+IN_ORDER = {Reason.BEHIND, Reason.ITS_TURN}
+"""Why who is behind others of a strict queue waits: `in_line` has its laws."""
+
+
 def everybody_is_answered_once(case: Case) -> None:
     """I9: who is queued is admitted or has one wait; waits name who waits, and say what is missing."""
     queued = {workload.name for workload in case.state.workloads if workload.phase is Phase.QUEUED}
@@ -635,10 +640,10 @@ def nobody_waits_for_what_is_free(case: Case) -> None:
     for place, workload in enumerate(order):
         wait = case.wait(workload.name) if workload.slice is None else None
         ahead = order[:place] + [one for one in order[place + 1 :] if may_have_come_first(case, workload, one)]
-        if wait is not None and wait.reason not in {Reason.DRAIN_UNDER_WAY, Reason.UNKNOWN_TEAM, Reason.PULLING}:
+        if wait is not None and wait.reason not in {*IN_ORDER, *ROOM_COMES, Reason.UNKNOWN_TEAM, Reason.PULLING}:
             kept = [one for one in ahead if not case.yields(one) and case.wait(one.name)]
             if not (kept and same_team_waits(workload, kept)):
-                spared = sum(least(one) for one in kept if case.wait(one.name).reason is not Reason.DRAIN_UNDER_WAY)
+                spared = sum(least(one) for one in kept if case.wait(one.name).reason not in ROOM_COMES)
                 fits = fits_beside(case, workload, ahead, spared)
                 assert not fits or not quota_left(case, workload, ahead), (workload, wait)
 
@@ -647,26 +652,6 @@ def may_have_come_first(case: Case, workload: Workload, other: Workload) -> bool
     """Return whether one behind it in the order of O1 was admitted, in a turn that its team's share gave it (O5)."""
     alike = (aged(case, workload), workload.requeued) == (aged(case, other), other.requeued)
     return alike and class_of(case.policy, other).borrows and case.wait(other.name) is None
-
-
-def in_order(case: Case) -> list[Workload]:
-    """Return who waits, in the order of O1, O8 and O10."""
-    waiting = [one for one in case.state.workloads if one.phase is Phase.QUEUED]
-    first = sorted(waiting, key=lambda one: (not one.requeued, one.submitted_at, one.name))
-    return sorted(first, key=lambda one: aged(case, one), reverse=True)
-
-
-def aged(case: Case, workload: Workload) -> tuple[float, ...]:
-    """Return the priority that a workload counts as, climbed class by class, what it waited beyond that, and O10."""
-    period_s, value = case.policy.ordering.ageing_s, workload.priority
-    steps = 0 if period_s is None else int((case.now - workload.submitted_at) // period_s)
-    own = class_of(case.policy, workload)
-    alike = [one.value for one in case.policy.classes if (one.borrows, one.yields) == (own.borrows, own.yields)]
-    highest = max(one.value for one in case.policy.classes)
-    while steps > 0 and any(value < one < highest for one in alike):
-        value, steps = min(one for one in alike if one > value), steps - 1
-    declared = math.inf if workload.max_run_s is None else workload.max_run_s
-    return value, max(0, steps), -declared if case.policy.ordering.shortest_first else 0
 
 
 def same_team_waits(workload: Workload, kept: Iterable[Workload]) -> bool:
@@ -738,7 +723,7 @@ def quota_left(case: Case, workload: Workload, ahead: Iterable[Workload]) -> boo
     drained = {action.workload for action in case.actions(Drain)}
     for one in case.state.workloads:
         wait = case.wait(one.name)
-        claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
+        claims = one.name in first and wait is not None and wait.reason in ROOM_COMES
         if one.holding:
             now[one.team] += one.gpus
             soon[one.team] += 0 if told_to_end(one) or one.name in drained else one.gpus - leave_gpus(case, one)
@@ -786,7 +771,7 @@ def firm_use(case: Case, team: str, first: set[str]) -> int:
     admitted = {action.workload for action in case.actions(Admit)} & first
     for one in case.state.workloads:
         wait = case.wait(one.name)
-        claims = one.name in first and wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY
+        claims = one.name in first and wait is not None and wait.reason in ROOM_COMES
         if one.team == team and not case.yields(one) and (one.holding or one.name in admitted or claims):
             use += least_gpus(one) if claims else one.gpus if one.holding else gpus_after(case, one)
     return use
@@ -836,6 +821,50 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
             nominal = {quota.name: quota.nominal_gpus for quota in case.quotas}
             firm = usage(case, after=True, firm=True)[service.team]
             assert firm + service.shape.gpus > nominal[service.team], service.name
+
+
+def replicas_take_no_larger_place(case: Case) -> None:
+    """S9: no grant is given where a larger replica could have been if there was a node where none could.
+
+    Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
+    """
+    waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    coming = any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or comes_free_for_serving(case)
+    if coming or case.policy.slicing is not None:
+        return
+    room = whole_rooms_of_serving(case)
+    for action in case.actions(GiveGrant):
+        one = case.services[action.service]
+        sizes = sorted({other.shape.gpus for other in case.services.values()} - set(range(one.shape.gpus + 1)))
+        lost = {
+            name: [free.gpus // size - (free - one.shape).gpus // size for size in reversed(sizes)]
+            for name, free in room.items()
+            if one.shape.fits(free) and (name == action.node or cap_allows(case, one, case.nodes[name]))
+        }
+        if one.shape.gpus and not may_go_only_to_some(case, one):
+            assert lost[action.node] == min(lost.values()), (action, lost)
+        room[action.node] -= one.shape
+
+
+def may_go_only_to_some(case: Case, service: Service) -> bool:
+    """Return whether the next replica of a service is to be spread, or apart from others (S2, S8)."""
+    rules = (*case.policy.affinities, *(one.affinity for one in case.services.values() if one.affinity is not None))
+    return service.spread or any(service.name in (rule.service, *rule.apart_from) for rule in rules)
+
+
+def whole_rooms_of_serving(case: Case) -> dict[str, Shape]:
+    """Return what each node that takes replicas would have if all who yield had left, beside the grants from before."""
+    room = {
+        node.name: whole(case, node) - node.foreign
+        for node in case.state.nodes
+        if node.node_class is NodeClass.SERVING and sound(case, node) and not closing(case, node)
+    }
+    stay = [seat for one in case.state.workloads if _stays(case, one) for seat in one.seats]
+    grants = [(grant.node, one.shape) for one in case.services.values() for grant in one.grants]
+    for name, shape in (*stay, *grants):
+        if name in room:
+            room[name] -= shape
+    return room
 
 
 def comes_free_for_serving(case: Case) -> bool:
@@ -1096,6 +1125,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         gangs_ask_no_more_than_they_may,
         nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
+        replicas_take_no_larger_place,
         nobody_is_placed_in_the_way_of_a_booking,
         what_yields_can_leave_before_a_booking,
         who_leaves_for_a_booking_has_to,
@@ -1103,6 +1133,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         bookings_are_never_smaller,
         *SLICE_LAWS,
         *CAP_LAWS,
+        *IN_LINE_LAWS,
     )
 }
 """Every law that one decision can be held to."""

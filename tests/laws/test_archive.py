@@ -61,7 +61,7 @@ class Desk:
 
     def cycle(self, for_s: float) -> None:
         self.now += for_s
-        archive.turn(self.book, KEEP_S, self.now)
+        archive.turn(self.book, KEEP_S, 5000, self.now)
         self.commit()
         for record in self.book.going():
             archive.leave(self.book, record, self.now, jobs=0)

@@ -8,8 +8,8 @@ from functools import partial
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from fleet_app.engine.admission import HOPELESS
 from fleet_app.engine.expected import expected
+from fleet_app.engine.plan import HOPELESS
 from fleet_app.engine.policy import Ordering
 from fleet_app.engine.workload import Workload
 from tests import virtual

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hypothesis import event, given
 
-from fleet_app.engine.admission import HOPELESS
 from fleet_app.engine.decide import decide
+from fleet_app.engine.plan import HOPELESS
 from fleet_app.engine.workload import Service, Workload
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check

@@ -13,7 +13,8 @@ from itertools import combinations
 from fleet_app.engine.plan import Admit, Drain, Reason
 from fleet_app.engine.workload import Workload
 from tests.laws.caps import Cap, caps_of, has, path, use
-from tests.laws.reference import Case, in_order, least, told_to_end
+from tests.laws.in_line import in_order
+from tests.laws.reference import Case, least, told_to_end
 
 KINDS = ("a100", "h100")
 

@@ -322,6 +322,26 @@ def test_waiting(phases: list[str], until: str, code: int) -> None:
     assert (result.exit_code, result.stdout) == (code, "llm\n")
     assert lines(result.stderr)[0] == "llm: queued, why"
     assert lines(result.stderr)[-1].startswith(f"llm: {phases[-1]}")
+    queries = [asked.query for asked in control.asked if asked.path == f"{BASE}workloads"]
+    assert queries == [{"name": "llm"}] * (1 + len(phases)), "others are not asked for"
+
+
+ENDED = {
+    "one": ({"queued": 1, "running": 2, "succeeded": 1}, ["1 more has ended: `fleet queue --all`."]),
+    "several": ({"running": 3, "succeeded": 2, "failed": 1, "stopped": 1}, ["4 more have ended: `fleet queue --all`."]),
+    "none": ({"running": 3}, []),
+}
+
+
+@pytest.mark.parametrize(("counts", "want"), ENDED.values(), ids=ENDED)
+def test_the_queue_says_how_many_have_ended_without_asking_for_them(counts: dict[str, int], want: list[str]) -> None:
+    living = [each for each in WORKLOADS if each["phase"] != "succeeded"]
+    with served({f"GET {BASE}workloads": living, f"GET {BASE}status": {"counts": counts}}) as control:
+        assert lines(fleet("queue", "--gateway", control.url).stderr) == want
+    assert [(asked.path, asked.query) for asked in control.asked] == [
+        (f"{BASE}workloads", {"ended": "false"}),
+        (f"{BASE}status", {}),
+    ]
 
 
 def test_orders_reach_the_gateway(control: Control) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from fleet_app.engine.values import NodeClass
 from fleet_app.engine.workload import Kind
@@ -42,6 +43,22 @@ class Attempt:
     cut_on_serving: float = 0.0
     asked_for: str | None = None
     taken: list[Taken] = field(default_factory=list)
+
+    def gave(self, at: float, gpus: int, serving_share: float) -> None:
+        """Note what it has given back for a team."""
+        if self.asked_for is not None:
+            self.taken.append(Taken(team=self.asked_for, since=at, gpus=gpus, serving_share=serving_share))
+
+    def has_again(self, gpus: int | None = None) -> Iterator[Taken]:
+        """Yield what it has again of what it gave, of so many GPUs, what went first first; None is all of it."""
+        while self.taken and (gpus is None or gpus > 0):
+            first = self.taken[0]
+            back = first.gpus if gpus is None else min(gpus, first.gpus)
+            yield replace(first, gpus=back)
+            first.gpus -= back
+            gpus = None if gpus is None else gpus - back
+            if not first.gpus:
+                del self.taken[0]
 
 
 @dataclass(slots=True)

@@ -36,7 +36,8 @@ from fleet_app.twin.record import (
     TeamSpan,
     Waiting,
 )
-from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, Taken, TeamCount
+from fleet_app.twin.report.bars import longest
+from fleet_app.twin.report.counts import Attempt, ClassCount, Cut, ServiceCount, TeamCount
 from fleet_app.twin.report.effort import EffortCount, Held
 from fleet_app.twin.report.figures import Bar, Figures, Moment, Waits
 from fleet_app.twin.report.foresight import ForesightCount
@@ -46,8 +47,6 @@ from fleet_app.twin.report.told import Told
 
 SETTLES_S = 1800.0
 """A run begins with an empty fleet: what requests and replicas meet before this, or its tenth part, does not count."""
-SHOWN = 48
-"""Of how many workloads attempts are kept: those that had the most GPU-hours."""
 PREEMPTED = frozenset({Cause.DRAINED, Cause.MOVED})
 
 
@@ -139,7 +138,7 @@ class Tally:
         here, share = self._here[one.workload], self._on_serving(one.nodes)
         self._cost(here, Cause.DRAINED, share, Cut(leaving=(one.at - one.asked_at) * one.gpus))
         self._given_back.append(one.at - one.asked_at)
-        self._gave(here, one.at, one.gpus, share)
+        here.gave(one.at, one.gpus, share)
 
     @tell.register
     def _(self, one: Grown) -> None:
@@ -159,7 +158,7 @@ class Tally:
         self._worked(here, one.at, lost_gpu_s=one.lost_gpu_s + leaving_s * one.gpus)
         self._bar(one.workload, here, one.at, str(one.cause))
         if one.cause in PREEMPTED:
-            self._gave(here, one.at, one.gpus, here.serving_share)
+            here.gave(one.at, one.gpus, here.serving_share)
         here.admitted_at, here.started_at = None, None
         here.cut_by, here.cut_on_serving = one.cause, here.serving_share
 
@@ -177,26 +176,13 @@ class Tally:
         self._still[size_of(one.gpus)] += 1
         self._teams[one.team].still += 1
 
-    def _gave(self, here: Attempt, at: float, gpus: int, share: float) -> None:
-        """Note what somebody has given back for a team and does not have again."""
-        if here.asked_for is not None:
-            here.taken.append(Taken(team=here.asked_for, since=at, gpus=gpus, serving_share=share))
-
     def _has_again(self, here: Attempt, at: float, gpus: int | None = None) -> None:
-        """Count what was taken back until now of what somebody has again, what went first first; None is all of it."""
-        while here.taken and (gpus is None or gpus > 0):
-            first = here.taken[0]
-            back = first.gpus if gpus is None else min(gpus, first.gpus)
-            self._took(first, back * (at - first.since))
-            first.gpus -= back
-            gpus = None if gpus is None else gpus - back
-            if not first.gpus:
-                del here.taken[0]
-
-    def _took(self, taken: Taken, gpu_s: float) -> None:
-        self._teams[taken.team].reclaimed_gpu_s += gpu_s
-        for kind, share in ((NodeClass.SERVING, taken.serving_share), (NodeClass.TRAINING, 1.0 - taken.serving_share)):
-            self._classes[kind].reclaimed += gpu_s * share
+        """Count what was taken back until now of what somebody has again."""
+        for taken in here.has_again(gpus):
+            gpu_s = taken.gpus * (at - taken.since)
+            self._teams[taken.team].reclaimed_gpu_s += gpu_s
+            self._classes[NodeClass.SERVING].reclaimed += gpu_s * taken.serving_share
+            self._classes[NodeClass.TRAINING].reclaimed += gpu_s * (1.0 - taken.serving_share)
 
     def _cost(self, here: Attempt, cause: Cause, on_serving: float, cost: Cut) -> None:
         """Count what a cut cost; what is lent is counted on serving's nodes, and so is what preemption costs of it."""
@@ -405,15 +391,6 @@ class Tally:
             tax_share=self._tax_gpu_s / serving.lent if serving.lent else 0.0,
             money=serving.money(price, self._tax_gpu_s),
             moments=tuple(self._moments),
-            bars=tuple(bar for bars in self._longest() for bar in bars),
+            bars=tuple(bar for bars in longest(self._bars.values()) for bar in bars),
             notes=tuple(f"{count} {what}" for what, count in sorted(self._happened.items())),
         )
-
-    def _longest(self) -> list[list[Bar]]:
-        """Return the attempts of the workloads that had the most, in the order in which those began."""
-
-        def had(bars: list[Bar]) -> float:
-            return sum((bar.ended_at - bar.began_at) * bar.gpus for bar in bars)
-
-        most = sorted(self._bars.values(), key=lambda bars: (-had(bars), bars[0].workload))[:SHOWN]
-        return sorted(most, key=lambda bars: (bars[0].began_at, bars[0].workload))

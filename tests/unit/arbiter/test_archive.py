@@ -20,11 +20,12 @@ from tests.unit.arbiter.rig import LONG, POLICY, Rig, small
 from tests.world import Behaviour
 
 KEEP_S = 10.0
+MOST = 50
 
 
-def keeping(rig: Rig, keep: str = "10s") -> Rig:
-    """Give the fleet a node, and a policy that archives what ended so long ago."""
-    (rig.home / "policy.yaml").write_text(f"{POLICY}history: {{keep_ended: {keep}}}\n")
+def keeping(rig: Rig, keep: str = "10s", most: int = MOST) -> Rig:
+    """Give the fleet a node, and a policy that archives what ended so long ago, or is more than so many."""
+    (rig.home / "policy.yaml").write_text(f"{POLICY}history: {{keep_ended: {keep}, most_ended: {most}}}\n")
     return small(rig)
 
 
@@ -50,6 +51,14 @@ def test_what_has_ended_is_at_hand_for_as_long_as_the_policy_says_and_then_archi
     assert rig.reader().record("a") == known
     rig.run(left_s + 4.0)
     assert (rig.reader().record("a"), rig.reader().archived("a")) == (None, known)
+
+
+def test_no_more_are_at_hand_than_the_policy_says(rig: Rig) -> None:
+    keeping(rig, "1d", most=1).world.behaviours |= {"a": Behaviour(steps=1), "b": Behaviour(steps=3)}
+    rig.submit("a", gpus=1)
+    rig.submit("b", gpus=1)
+    rig.run(15.0)
+    assert (rig.phases(), rig.reader().archived("a") is not None) == ({"b": Phase.SUCCEEDED}, True)
 
 
 def test_its_jobs_are_deleted_in_ray_and_those_of_others_are_not(rig: Rig) -> None:
@@ -141,11 +150,11 @@ def test_the_earliest_go_first_and_only_so_many_at_once() -> None:
     book = Book(
         {name: over(name, at) for name, at in (("late", 9.0), *((f"e{number:02d}", 1.0) for number in range(15)))}
     )
-    archive.turn(book, KEEP_S, 100.0)
+    archive.turn(book, KEEP_S, MOST, 100.0)
     assert [record.name for record in book.going()] == [f"e{number:02d}" for number in range(archive.AT_ONCE)]
     for record in book.going():
         book.archive(record.name)
-    archive.turn(book, KEEP_S, 100.0)
+    archive.turn(book, KEEP_S, MOST, 100.0)
     assert [record.name for record in book.going()] == [*(f"e{number:02d}" for number in range(10, 15)), "late"]
 
 
@@ -160,7 +169,7 @@ DUE = {
 def test_who_goes(record: Record, now: float, want: bool) -> None:
     book = Book()
     book.put(record)
-    archive.turn(book, KEEP_S, now)
+    archive.turn(book, KEEP_S, MOST, now)
     assert [one.name for one in book.going()] == ["a"] * want
 
 
@@ -182,16 +191,41 @@ LEAVES: dict[str, tuple[bool, int, float, tuple[bool, bool]]] = {
 def test_who_leaves_and_where_to(forgotten: bool, jobs: int, later_s: float, want: tuple[bool, bool]) -> None:
     record = replace(over("a", 0.0), forgotten=forgotten)
     book = Book({"a": record})
-    archive.turn(book, KEEP_S, 100.0)
-    archive.turn(book, KEEP_S, 100.0 + later_s)
+    archive.turn(book, KEEP_S, MOST, 100.0)
+    archive.turn(book, KEEP_S, MOST, 100.0 + later_s)
     archive.leave(book, record, 100.0 + later_s, jobs=jobs)
     assert ("a" in book.records, "a" in book.archived) == want
 
 
+MANY = {
+    "as many as there may be stay": (3, []),
+    "of one more the earliest goes": (2, ["c"]),
+    "of two more the two earliest": (1, ["b", "c"]),
+}
+
+
+@pytest.mark.parametrize(("most", "want"), MANY.values(), ids=MANY)
+def test_what_has_just_ended_stays_as_long_as_it_is_not_too_much(most: int, want: list[str]) -> None:
+    book = Book({name: over(name, at) for name, at in (("a", 99.0), ("b", 98.0), ("c", 97.0))})
+    book.put(Record(workload=gang("lives", on=("n1",)), job=Job(entrypoint="true")))
+    archive.turn(book, KEEP_S, most, 100.0)
+    assert [record.name for record in book.going()] == want
+
+
+def test_who_was_deleted_and_whose_jobs_ray_keeps_holds_nobody_up() -> None:
+    stuck = [over(f"e{number:02d}", 1.0) for number in range(archive.AT_ONCE)]
+    book = Book(
+        {one.name: replace(one, forgotten=True) for one in stuck[1:]} | {"e00": stuck[0], "late": over("late", 2.0)}
+    )
+    book.put(replace(stuck[0], forgotten=True))
+    archive.turn(book, KEEP_S, MOST, 100.0)
+    assert [record.name for record in book.going()] == [*(one.name for one in stuck), "late"]
+
+
 def test_a_longer_time_calls_back_who_has_not_gone_yet() -> None:
     book = Book({"a": over("a", 0.0)})
-    archive.turn(book, KEEP_S, 100.0)
-    archive.turn(book, 1000.0, 101.0)
+    archive.turn(book, KEEP_S, MOST, 100.0)
+    archive.turn(book, 1000.0, MOST, 101.0)
     assert book.going() == []
 
 

@@ -164,13 +164,14 @@ def test_other_teams_pass_a_strict_queue_and_who_is_behind_is_told() -> None:
 
 
 def test_in_a_strict_queue_nobody_passes_who_waits_for_a_drain_either() -> None:
+    """O12: what is free for it is kept for it."""
     rules = policy(replace(team("a", nominal=9), strict=True), team("guest", nominal=0))
     guest = backfill("guest", team="guest", gpus=8, on=["n1"])
     large, small = gang("large", team="a", submitted_at=1.0), gang("small", team="a", gpus=1, submitted_at=2.0)
     plan = decide(state(node("n1"), node("n2", gpus=1), guest, large, small), rules, 100.0)
     assert [(wait.workload, wait.reason) for wait in plan.waits] == [
         ("large", Reason.DRAIN_UNDER_WAY),
-        ("small", Reason.BEHIND),
+        ("small", Reason.ITS_TURN),
     ]
 
 

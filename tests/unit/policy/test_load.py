@@ -291,19 +291,21 @@ def test_the_engine_reads_what_the_file_says():
 
 
 HISTORIES = {
-    "a week where nothing is said": ("", 7 * 86_400.0),
-    "what is said": ("history: {keep_ended: 36h}\n", 36 * 3600.0),
+    "a week and 5,000 where nothing is said": ("", (7 * 86_400.0, 5000)),
+    "what is said": ("history: {keep_ended: 36h, most_ended: 10}\n", (36 * 3600.0, 10)),
 }
 
 
 @pytest.mark.parametrize(("line", "want"), HISTORIES.values(), ids=HISTORIES)
 def test_for_how_long_what_has_ended_is_at_hand(line, want):
-    assert parse_policy(POLICY + line).history.keep_ended == want
+    known = parse_policy(POLICY + line).history
+    assert (known.keep_ended, known.most_ended) == want
 
 
-def test_what_has_ended_is_at_hand_for_some_time():
-    with pytest.raises(RequestError, match="keep_ended"):
-        parse_policy(POLICY + "history: {keep_ended: 0s}\n")
+@pytest.mark.parametrize("line", ["keep_ended: 0s", "most_ended: 0"])
+def test_what_has_ended_is_at_hand_for_some_time(line):
+    with pytest.raises(RequestError, match=line.partition(":")[0]):
+        parse_policy(POLICY + f"history: {{{line}}}\n")
 
 
 def test_the_calendar_is_priced_by_accounting_and_counts_in_seconds():
