@@ -151,8 +151,9 @@ def test_a_process_lives_until_its_last_thread_has_ended() -> None:
     attempt = f"threads-{os.getpid()}"
     code = (
         "import ctypes, os, sys, threading\n"
-        "threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"
         "print(flush=True)\n"
+        "sys.stdin.readline()\n"
+        "threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"
         "this_thread_ends = {'x86_64': 60, 'aarch64': 93}[os.uname().machine]\n"
         "ctypes.CDLL(None).syscall(this_thread_ends, 0)\n"
     )
@@ -164,8 +165,11 @@ def test_a_process_lives_until_its_last_thread_has_ended() -> None:
         stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
+        assert process.stdin is not None
         process.stdout.readline()
         assert watch.scan(frozenset({attempt})) == {attempt: (process.pid,)}
+        process.stdin.write(b"\n")
+        process.stdin.flush()
         while b") Z" not in Path(f"/proc/{process.pid}/stat").read_bytes():
             pass
         assert watch.scan(frozenset({attempt})) == {attempt: (process.pid,)}
