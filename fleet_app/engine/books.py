@@ -7,15 +7,16 @@ the decision. Knows nodes, workloads and services, one at a time. Decides nothin
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from fleet_app.engine import quota
 from fleet_app.engine.booked import Booked
 from fleet_app.engine.calendar import Booking
+from fleet_app.engine.ends import Limited, limited
 from fleet_app.engine.ledger import Known, Ledger
 from fleet_app.engine.members import Members
 from fleet_app.engine.memo import Memo
@@ -27,13 +28,15 @@ from fleet_app.engine.values import Condition, Node, Shape
 from fleet_app.engine.workload import Service, Workload, exchanged
 
 _NAME = attrgetter("name")
+_LIMIT = itemgetter(0)
 
 
 class Books:
     """What every ledger of a policy enters: nodes, their room and lodgers, who holds what, and quota.
 
-    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices. What ledgers found
-    out about the policy and the nodes is kept for those that follow.
+    `odd` names the workloads that only a whole ledger knows how to enter: elastic ones, and slices. `lodging` is how
+    often somebody on a node may be asked to leave it. What ledgers found out about the policy and the nodes is kept for
+    those that follow.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -50,9 +53,10 @@ class Books:
         self.taken: dict[str, int] = {}
         self.firm: dict[str, int] = {}
         self.holding: list[Workload] = []
-        self.limited: list[Workload] = []
+        self.limited: list[Limited] = []
         self.leaving: list[Workload] = []
         self.odd: set[str] = set()
+        self.lodging = 0
         self._away: dict[str, int] = {}
         self._down: set[str] = set()
         self.classes: dict[tuple[int, str], PriorityClass] = {}
@@ -85,7 +89,7 @@ class Books:
     def holder(self, old: Workload | None, new: Workload | None) -> None:
         """Enter what a workload has now in place of what it had; None where it has nothing."""
         if old is not None and new is not None and _sits_as(old) == _sits_as(new):
-            self._renew(new)
+            self._renew(old, new)
             return
         if old is not None:
             self._seat(old, -1)
@@ -122,6 +126,7 @@ class Books:
             return Memo(most_ever=known.most_ever)
         return Memo(
             eligible=known.eligible,
+            places=known.places,
             most_ever=known.most_ever,
             could_be_placed=known.could_be_placed,
             blocks=known.blocks,
@@ -132,6 +137,8 @@ class Books:
 
         What has several bundles keeps off nodes with replicas (P6).
         """
+        if one.team not in self.tree.entries:
+            return False
         left = one.bundles if one.minimum is None else one.minimum
         alone = one.bundles > 1 or one.minimum is not None
         least = min(shape.gpus for shape in one.shapes) if one.groups else one.shape.gpus
@@ -158,16 +165,26 @@ class Books:
             else:
                 self._add_most(node, -sign * shape.gpus)
         self._charge(one.team, sign * gpus, firm=not yields)
-        for who, listed in ((self.holding, True), (self.limited, one.max_run_s is not None), (self.leaving, leaves)):
-            if listed:
-                _put(who, one, sign)
+        _put(self.holding, one, sign)
+        if leaves:
+            _put(self.leaving, one, sign)
+        if one.max_run_s is not None:
+            self._limit(one, sign)
 
-    def _renew(self, new: Workload) -> None:
+    def _limit(self, one: Workload, sign: int) -> None:
+        if sign > 0:
+            insort(self.limited, limited(one))
+        else:
+            del self.limited[bisect_left(self.limited, limited(one)[:2])]
+
+    def _renew(self, old: Workload, new: Workload) -> None:
         """Enter what became of a workload that stays where it is, such as that it has saved its work."""
         _put_in_place(self.holding, new)
-        for listed, there in ((self.limited, new.max_run_s is not None), (self.leaving, new.leaving)):
-            if there:
-                _put_in_place(listed, new)
+        if new.leaving:
+            _put_in_place(self.leaving, new)
+        if new.max_run_s is not None:
+            self._limit(old, -1)
+            self._limit(new, 1)
         if self.class_of(new).yields and not new.leaving:
             for node, shape in new.seats:
                 lodgers = self.lodgers[node] = list(self.lodgers[node])
@@ -190,6 +207,7 @@ class Books:
         lodgers = list(self.lodgers.get(node, ()))
         _put(lodgers, one, sign)
         self.lodgers[node] = lodgers
+        self.lodging += sign
 
     def quota_at(self, bookings: Sequence[Booking], now: float) -> tuple[QuotaTree, dict[str, int]]:
         """Return the quota in force, and what is used of it: what is drawn depends on what bookings transfer."""
@@ -265,10 +283,10 @@ class Following(Ledger):
         self._open_calendar()
 
     def may_end(self) -> Iterable[Workload]:
-        """Return who has to be looked at: where every node is sound only who is leaving or has a limit."""
+        """Return who has to be looked at: where every node is sound only who is leaving or whose time is over."""
         if not self._sound:
             return self.holding
-        if not self.leaving:
-            return self.limited
-        told = [one for one in self.holding if one.name in self.leaving]
-        return sorted({one.name: one for one in (*told, *self.limited)}.values(), key=_NAME)
+        found = [one for _, _, one in self.limited[: bisect_right(self.limited, self.now, key=_LIMIT)]]
+        if self.leaving:
+            found += [one for one in self.holding if one.name in self.leaving]
+        return sorted({one.name: one for one in found}.values(), key=_NAME) if found else ()

@@ -47,7 +47,8 @@ def steps(ledger: Ledger, state: FleetState, watch: str | None = None) -> Iterat
     yield from draining.step(ledger)
     if state.usage:
         yield from idle.step(ledger, state.usage)
-    yield from health.step(ledger, state.failures, state.quarantines)
+    if state.failures or state.quarantines:
+        yield from health.step(ledger, state.failures, state.quarantines)
     yield from relabelling.step(ledger, state.crossings)
     if state.departures:
         yield from departing.step(ledger, state.departures)

@@ -7,11 +7,14 @@ is no decision. What is left out, and why that changes nothing:
 * Of those that ask for the same all but the first few. The steps refuse all who ask for the same as soon as they refuse
   one, so whoever comes after one that was refused is refused too. Where all that were handed over got what they want,
   more are handed over, and it is decided again before anybody has acted on it.
+* Where room is kept for one at most, and nobody yields or leaves (`shorter`), of those that ask for the same all that
+  run no less long than one before them that was refused, and where so many nodes have no room all but the first.
 * In a strict queue all behind the first that waits with no room coming: nobody passes it, or asks (O6, O12).
 * A decision for somebody who comes to wait behind one that was refused the same, or in a strict queue behind the first
   that waits with no room coming.
 * Where services have all that they are to have, a decision for an end while nobody waits, or while all who could be
-  next yield, and find no room for all of their bundles: who yields asks nobody to leave.
+  next find no room for all of their bundles, and ask nobody to leave: they yield, or nobody there does or leaves.
+* There, and where room is kept for one at most, a decision for somebody who comes last and finds no room.
 * A decision for a start, but where pulls are limited: what has its nodes and begins to use them makes no room.
 
 Plans name fewer of those who wait, and are else the same (`tests/laws/test_deciding.py`). While anything is booked it
@@ -21,7 +24,7 @@ and what is not entered change by change, is decided from all facts every time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fleet_app.engine.admission import ITS_OWN
@@ -30,7 +33,8 @@ from fleet_app.engine.decide import decide, plan_of, steps
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import HOPELESS, ROOM_COMES, Admit, Plan, Wait
 from fleet_app.engine.policy import Policy
-from fleet_app.engine.queues import Place, Queues, Sort, sort_of
+from fleet_app.engine.queues import Listed, Queues, Sort, sort_of
+from fleet_app.engine.shorter import Place, Shorter, ask_of, shorter
 from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
@@ -53,7 +57,8 @@ class Deciding:
         self._short = False
         self._beside: tuple[object, ...] = ()
         self._coming: set[str] = set()
-        self._refused: dict[str | Sort, Stopped] = {}
+        self._calm = False
+        self._refused: dict[str | Sort, list[Stopped]] = {}
         plain = policy.ordering.ageing_s is None and policy.slicing is None
         self._follows = plain and not any(quota.flavors for quota in policy.quotas)
 
@@ -83,7 +88,7 @@ class Deciding:
     def _note(self, old: Workload | None, new: Workload | None) -> None:
         """Note whether what happened to a workload can change what is decided."""
         if old is None and new is not None and new.phase is Phase.QUEUED:
-            self._changed = self._changed or not self._is_behind(new)
+            self._changed = self._changed or not (self._is_behind(new) or self._only_waits(new))
         elif new is None:
             self._ended = True
         elif new.name in self._coming and new.phase is not Phase.QUEUED:
@@ -102,9 +107,33 @@ class Deciding:
 
     def _is_behind(self, one: Workload) -> bool:
         """Return whether somebody that was refused is in front of it, whom it cannot pass."""
-        key = one.team if self.queues.in_line(one.team) else sort_of(one)
-        ahead = self._refused.get(key)
-        return ahead is not None and ahead.place < self.queues.place(one)
+        key, place = self._key(one), self.queues.place(one)
+        shorter = self.queues.shorter if self._calm else None
+        return any(
+            ahead.place < place and (shorter is None or shorter.is_longer(one, ahead.workload))
+            for ahead in self._refused.get(key, ())
+        )
+
+    def _key(self, one: Workload) -> str | Sort:
+        if self._calm:
+            return ask_of(one)
+        return one.team if self.queues.in_line(one.team) else sort_of(one)
+
+    def _only_waits(self, one: Workload) -> bool:
+        """Return whether somebody comes last and finds no room, so that nothing that is kept for it matters."""
+        if not self._calm or self._open or self._may_be_made or self.books.room_for(one):
+            return False
+        key, place = self._key(one), self.queues.place(one)
+        if not all(ahead.place < place for stopped in self._refused.values() for ahead in stopped):
+            return False
+        yields = self.books.class_of(one).yields
+        self._refused.setdefault(key, []).append(Stopped(place, one, yields, hopeless=False))
+        return True
+
+    @property
+    def _may_be_made(self) -> bool:
+        """Return whether room could come free that is not free yet: somebody leaves, or may be asked to."""
+        return bool(self.books.lodging or self.books.leaving or self.books.replicas)
 
     # What is decided.
 
@@ -128,8 +157,9 @@ class Deciding:
         """Return whether what came free may change anything: for services, or for somebody who could be next."""
         if self._short or self._open:
             return True
-        could = (one for one in self._refused.values() if not one.hopeless)
-        return any(not one.yields or self.books.room_for(one.workload) for one in could)
+        made = self._may_be_made
+        could = (stopped[0] for stopped in self._refused.values() if not stopped[0].hopeless)
+        return any((made and not one.yields) or self.books.room_for(one.workload) for one in could)
 
     def whole(self, facts: FleetState) -> bool:
         """Return whether it has to be decided from all facts."""
@@ -137,27 +167,67 @@ class Deciding:
 
     def _decided(self, facts: FleetState, now: float) -> Plan:
         """Return the plan for as many of those who wait as can matter."""
-        count = len(self.queues.waiting) if self.policy.pulls.sources else FIRST
-        while True:
-            handed = [Handed(key, listed[:count], len(listed) > count) for key, listed in self.queues.lists()]
-            plan = self._planned(facts, now, handed)
-            waits = {wait.workload: wait for wait in plan.waits}
-            stops = {one.key: one.stops_at(waits) for one in handed}
-            if all(not one.more or stops[one.key] is not None for one in handed):
-                break
-            count *= 4
+        found = self._of_the_shorter(facts, now)
+        self._calm = found is not None
+        plan, waits, stops = found or self._of_the_first(facts, now)
         self._refused = {
-            key: Stopped(place, one, self.books.class_of(one).yields, waits[one.name].reason in HOPELESS)
-            for key, (place, one) in ((key, stop) for key, stop in stops.items() if stop is not None)
+            key: [
+                Stopped(place, one, self.books.class_of(one).yields, waits[one.name].reason in HOPELESS)
+                for place, one in stopped
+            ]
+            for key, stopped in stops.items()
+            if stopped
         }
-        self._coming = {one.workload for one in plan.actions if isinstance(one, Admit)}
+        self._coming = set(_admitted(plan))
         self._changed = len(self._coming) < len(plan.actions)
         self._ended = False
         self._open = any(wait.reason in ITS_OWN for wait in waits.values())
         return plan
 
-    def _planned(self, facts: FleetState, now: float, handed: Iterable[Handed]) -> Plan:
-        waiting = [one for part in handed for _, one in part.first]
+    def _of_the_first(self, facts: FleetState, now: float) -> Outcome:
+        """Decide for the first few of each list, and for more where all of those get what they want."""
+        count = len(self.queues.waiting) if self.policy.pulls.sources else FIRST
+        while True:
+            handed = [Handed(key, listed[:count], len(listed) > count) for key, listed in self.queues.lists()]
+            plan, _ = self._planned(facts, now, [entry for one in handed for entry in one.first])
+            waits = {wait.workload: wait for wait in plan.waits}
+            stops = {one.key: one.stops_at(waits) for one in handed}
+            if all(not one.more or stops[one.key] for one in handed):
+                return Outcome(plan, waits, stops)
+            count *= 4
+
+    def _of_the_shorter(self, facts: FleetState, now: float) -> Outcome | None:
+        """Decide for those who are shorter than all before them that ask for the same; None where that is not enough.
+
+        Those behind somebody who starts may be next, and it is decided again.
+        """
+        queue = self.queues.shorter
+        beside = facts.services or facts.bookings or self.policy.pulls.sources
+        if queue is None or beside or self._may_be_made:
+            return None
+        starts: frozenset[str] = frozenset()
+        handed = self._handed(queue, starts)
+        while True:
+            plan, comes = self._planned(facts, now, [entry for first in handed.values() for entry in first])
+            if comes:
+                return None
+            starts |= frozenset(_admitted(plan))
+            before, handed = handed, self._handed(queue, starts)
+            if handed == before:
+                waits = {wait.workload: wait for wait in plan.waits}
+                stops = {key: [entry for entry in first if entry[1].name in waits] for key, first in handed.items()}
+                return Outcome(plan, waits, stops)
+
+    def _handed(self, queue: Shorter, starts: Collection[str]) -> dict[str | Sort, Listed]:
+        """Return of all who ask for the same those who matter, or the first where there is no room for any."""
+        return {
+            key: list(shorter(group, starts)) if self.books.room_for(group[0][-1]) else [(group[0][0], group[0][-1])]
+            for key, group in queue.groups()
+        }
+
+    def _planned(self, facts: FleetState, now: float, handed: Listed) -> tuple[Plan, bool]:
+        """Return the plan for those who are handed over, and whether any room is coming free or kept for that."""
+        waiting = [one for _, one in handed]
         beside = facts.services or facts.quarantines or facts.failures or facts.bookings
         alike = not (beside or self.policy.spares.nodes)
         ledger = Following(self.books, now, waiting, bookings=facts.bookings, alike=alike)
@@ -167,7 +237,19 @@ class Deciding:
         plan = plan_of(ledger, steps(ledger, facts))
         self._short = ledger.memo.short or any(one.slice is not None for one in facts.services)
         ledger.memo.indexes.clear()  # they know the ledger: without this it would be there until it is searched for
-        return plan
+        return plan, bool(ledger.coming)
+
+
+def _admitted(plan: Plan) -> Iterable[str]:
+    return (one.workload for one in plan.actions if isinstance(one, Admit))
+
+
+class Outcome(NamedTuple):
+    """A plan, why those wait to whom it gave nothing, and of each list those whom nobody behind them can pass."""
+
+    plan: Plan
+    waits: Mapping[str, Wait]
+    stops: Mapping[str | Sort, Listed]
 
 
 class Stopped(NamedTuple):
@@ -186,13 +268,13 @@ class Handed(NamedTuple):
     first: Sequence[tuple[Place, Workload]]
     more: bool
 
-    def stops_at(self, waits: Mapping[str, Wait]) -> tuple[Place, Workload] | None:
-        """Return the first that waits and whom nobody behind it can pass, with its place; None where all can."""
+    def stops_at(self, waits: Mapping[str, Wait]) -> Listed:
+        """Return the first that waits and whom nobody behind it can pass, with its place; nobody where all can."""
         for place, one in self.first:
             wait = waits.get(one.name)
             if wait is not None and self._stops(wait):
-                return place, one
-        return None
+                return [(place, one)]
+        return []
 
     def _stops(self, wait: Wait) -> bool:
         return wait.reason not in (HOPELESS | ROOM_COMES if isinstance(self.key, str) else ITS_OWN)

@@ -6,12 +6,17 @@ counts from the admission of an attempt, the moment from which nobody else has i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fleet_app.engine.policy import DrainContract
 from fleet_app.engine.workload import Workload
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+Limited = tuple[float, str, Workload]
+"""A workload with a maximum run time: when that is over, its name, and itself; sorted, the first to end first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,12 @@ def limit_at(workload: Workload) -> float | None:
     if workload.max_run_s is None or workload.admitted_at is None:
         return None
     return workload.admitted_at + workload.max_run_s
+
+
+def limited(workload: Workload) -> Limited:
+    """Return a workload that declared a maximum run time with when that is over; never, for one that waits."""
+    limit = limit_at(workload)
+    return (math.inf if limit is None else limit, workload.name, workload)
 
 
 def gone_at(drain: DrainContract, workload: Workload, now: float) -> float | None:

@@ -21,10 +21,10 @@ def tightness(ledger: Ledger, shape: Shape) -> Order:
     """
     if ledger.policy.packing.cpu_milli_per_gpu:
         return _sparing(ledger, shape)
+    training, free = NodeClass.TRAINING, ledger.free
     if ledger.policy.packing.first_fit:
-        return lambda node: (node.node_class is NodeClass.TRAINING,)
-    free = ledger.free
-    return lambda node: (node.node_class is NodeClass.TRAINING, free[node.name].gpus)
+        return lambda node: (node.node_class is training,)
+    return lambda node: (node.node_class is training, free[node.name].gpus)
 
 
 def _sparing(ledger: Ledger, shape: Shape) -> Order:

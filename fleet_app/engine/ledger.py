@@ -14,7 +14,7 @@ from fleet_app.engine import quota
 from fleet_app.engine.booked import Booked
 from fleet_app.engine.caps import caps_of
 from fleet_app.engine.crossings import shifted
-from fleet_app.engine.ends import Start, leaves_by
+from fleet_app.engine.ends import Limited, Start, leaves_by, limited
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.lodgers import Lodgers, as_one
 from fleet_app.engine.members import Members, member_of
@@ -49,8 +49,9 @@ class Ledger:
     what it takes of `free` is held for the claimer until the rest has come. `empty` is the room there would be if
     all work of the fleet had ended. `most_gpus` are the GPUs on each node once everything that is leaving and everybody
     who may be asked has left. `waiting` are the workloads that wait, in no order; `holding` those that have nodes, by
-    name. `changed` are the nodes whose room or lodgers changed, in the order of the changes: whoever keeps an index
-    reads on in it. `calendar` is what is booked, `caps` are numbers by accelerator (V9); None in a fleet without any.
+    name; `limited` those of them that declared a maximum run time, by when it is over. `changed` are the nodes whose
+    room or lodgers changed, in the order of the changes: whoever keeps an index reads on in it. `calendar` is what is
+    booked, `caps` are numbers by accelerator (V9); None in a fleet without any.
     """
 
     def __init__(self, state: FleetState, policy: Policy, now: float) -> None:
@@ -78,7 +79,7 @@ class Ledger:
         self.booked: dict[str, list[Workload]] = defaultdict(list)
         self.reserved: dict[str, Workload] = {}
         self.starts: dict[str, Start] = {}
-        self.limited: list[Workload] = []
+        self.limited: list[Limited] = []
         self.leaving: set[str] = set()
         self.going: list[Workload] = []
         self.holds: list[Hold] = []
@@ -315,6 +316,7 @@ class Ledger:
             self.most_gpus[name] = free.gpus + sum([lodger.shape.gpus for lodger in self.lodgers.get(name, ())])
         for team in sorted(taken):
             quota.charge(self.tree, self.used, team, taken[team])
+        self.limited.sort()
         self.used_soon = dict(self.used)
         for workload in (*leaving, *self.going):
             self.release_soon(workload)
@@ -336,7 +338,7 @@ class Ledger:
         if elastic:
             self.going += [member_of(workload, node) for node in self.members.enter(workload)] if stays else []
         if workload.max_run_s is not None:
-            self.limited.append(self.members.rest_of(workload) if elastic else workload)
+            self.limited.append(limited(self.members.rest_of(workload) if elastic else workload))
         for node, shape in workload.seats:
             seats[node].append(shape)
             if yields and stays:

@@ -5,6 +5,7 @@ Knows nothing of what they mean: whoever finds something out keeps it here, by w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet_app.engine.values import Block, Node
@@ -18,6 +19,8 @@ class Memo:
     eligible: dict[object, list[Node]] = field(default_factory=dict)
     accelerators: dict[int, tuple[list[Node], list[str]]] = field(default_factory=dict)
     """The accelerators of a list of nodes, by its identity, beside the list itself (V9)."""
+    places: dict[int, tuple[Sequence[Node], dict[str, int]]] = field(default_factory=dict)
+    """Where each node is in a list of nodes, by the identity of the list, beside the list itself."""
     most_ever: dict[object, list[int]] = field(default_factory=dict)
     could_be_placed: dict[object, bool] = field(default_factory=dict)
     blocks: dict[object, dict[Block, list[Node]]] = field(default_factory=dict)

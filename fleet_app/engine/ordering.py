@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.policy import Policy, PriorityClass
@@ -36,11 +35,12 @@ def by_priority(workload: Workload) -> Rank:
 
 def ranking(policy: Policy, now: float) -> Ranking:
     """Return what ranks the workloads of a policy now: priority, waiting where work ages, and shortness (O8, O10)."""
-    if policy.ordering.shortest_first:
-        rest = replace(policy, ordering=replace(policy.ordering, shortest_first=False))
-        return _and_shortness(ranking(rest, now))
-    if policy.ordering.ageing_s is None:
-        return by_priority
+    rank = by_priority if policy.ordering.ageing_s is None else _by_age(policy, now)
+    return _and_shortness(rank) if policy.ordering.shortest_first else rank
+
+
+def _by_age(policy: Policy, now: float) -> Ranking:
+    """Return a ranking in which waiting counts (O8)."""
     known: dict[tuple[int, Kind, str], list[int]] = {}
 
     def aged(workload: Workload) -> Rank:

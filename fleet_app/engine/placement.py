@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 
 from fleet_app.engine.values import Block, Node
 
 Domain = tuple[str, ...]
+KIND = attrgetter("accelerator", "driver")
+KIND_AND_CLASS = attrgetter("accelerator", "driver", "node_class")
+
 Spare = tuple[list[tuple[int, ...]], int, Domain, str]
 """How tight a domain is: its fullest nodes, how many it has to spare, and its first node."""
 
@@ -36,18 +40,31 @@ def place(
     if bundles == 1 == len(fitting):
         return (fitting[0].name,) if len(fitting[0].domains) >= depth else None
     best = None
-    for kind in uniform(fitting, apart=bundles > 1):
-        for level in range(max(len(node.domains) for node in kind), depth - 1, -1):
+    kinds = uniform(fitting, apart=bundles > 1)
+    for kind in kinds:
+        for level in range(_deepest(kind), depth - 1, -1):
             rooms = [nodes for nodes in domains(kind, level).values() if len(nodes) >= bundles]
+            if len(kinds) == len(rooms) == 1:
+                return _in_rank_order(_fill(rooms[0], bundles, level, tightness, uplinks))
             if rooms:
                 spare, chosen = _tightest(rooms, bundles, tightness, _crowd(uplinks, level))
                 rank = (-level, spare)
                 if best is None or rank < best[0]:
                     best = (rank, _fill(chosen, bundles, level, tightness, uplinks))
                 break
-    if best is None:
-        return None
-    return tuple(node.name for node in sorted(best[1], key=lambda node: (node.domains, node.name)))
+    return None if best is None else _in_rank_order(best[1])
+
+
+def _in_rank_order(chosen: Sequence[Node]) -> tuple[str, ...]:
+    """Return the names of the nodes as ranks have them: neighbours in the fabric are neighbours in rank (P3)."""
+    if len(chosen) == 1:
+        return (chosen[0].name,)
+    return tuple([node.name for node in sorted(chosen, key=lambda node: (node.domains, node.name))])
+
+
+def _deepest(nodes: Sequence[Node]) -> int:
+    """Return how many levels deep the place is known of the node of which most is known."""
+    return max([len(node.domains) for node in nodes])
 
 
 def domains(nodes: Sequence[Node], level: int) -> dict[Domain, list[Node]]:
@@ -55,6 +72,8 @@ def domains(nodes: Sequence[Node], level: int) -> dict[Domain, list[Node]]:
 
     A node whose place is not known so deep lies in none.
     """
+    if not level and nodes:
+        return {(): list(nodes)}
     found: dict[Domain, list[Node]] = defaultdict(list)
     for node in nodes:
         if len(node.domains) >= level:
@@ -79,10 +98,10 @@ def where(chosen: Sequence[Node]) -> str:
 
 def uniform(nodes: Sequence[Node], *, apart: bool = False) -> list[list[Node]]:
     """Split by accelerator and driver, which a gang never mixes (P4), and with `apart` by class (P12)."""
+    kind_of = KIND_AND_CLASS if apart else KIND
     kinds: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in nodes:
-        kind = (node.accelerator, node.driver)
-        kinds[(*kind, node.node_class) if apart else kind].append(node)
+        kinds[kind_of(node)].append(node)
     return [kinds[key] for key in sorted(kinds)]
 
 
@@ -146,8 +165,14 @@ def _fill(
     Whole sub-domains are used up, largest first; the rest goes where it leaves the least behind. Of equally large ones
     those whose uplink nobody uses come first (P9).
     """
-    ordered = sorted(nodes, key=lambda node: (*tightness(node), node.domains, node.name))
-    if level >= max(len(node.domains) for node in nodes) or bundles >= len(nodes):
+
+    def order(node: Node) -> tuple[object, ...]:
+        return (*tightness(node), node.domains, node.name)
+
+    if bundles == 1 and level >= _deepest(nodes):
+        return [min(nodes, key=order)]
+    ordered = sorted(nodes, key=order)
+    if bundles >= len(nodes) or level >= _deepest(nodes):
         return ordered[:bundles]
     blocks = sorted(domains(ordered, level + 1).items(), key=lambda item: (len(item[1]), item[0] in uplinks, item[0]))
     enough = [block for _, block in blocks if len(block) >= bundles]

@@ -11,13 +11,11 @@ from operator import itemgetter
 
 from fleet_app.engine.ordering import ranking
 from fleet_app.engine.policy import Policy
+from fleet_app.engine.shorter import Place, Shorter, keeps_for_one
 from fleet_app.engine.workload import Workload
 
 Sort = tuple[object, ...]
 """What they all ask for who are refused as soon as one of them is."""
-
-Place = tuple[object, ...]
-"""What decides who of two comes first in the order: the lower."""
 
 Listed = list[tuple[Place, Workload]]
 
@@ -25,22 +23,29 @@ _PLACE = itemgetter(0)
 
 
 class Queues:
-    """Who waits, first in the order first: by sort, and of teams whose queue is strict by team."""
+    """Who waits, first in the order first: by sort, of teams whose queue is strict by team, and by what they ask for.
+
+    The last only where that is of use: where room is kept for one at most and no queue is strict.
+    """
 
     def __init__(self, policy: Policy) -> None:
         """Begin with nobody."""
         self.waiting: dict[str, Workload] = {}
         self.strict = {quota.name for quota in policy.quotas if quota.strict}
-        self.sorts: dict[Sort, Listed] = {}
+        self.sorts: dict[str, dict[Sort, Listed]] = {}
         self.teams: dict[str, Listed] = {name: [] for name in self.strict}
+        self.shorter = None if self.strict or not keeps_for_one(policy) else Shorter(policy.drain)
         self._rank = ranking(policy, 0.0)
         self._choosy: dict[str, int] = dict.fromkeys(self.strict, 0)
 
     def enter(self, one: Workload) -> None:
         """Let somebody wait."""
         self.waiting[one.name] = one
-        entry = (self.place(one), one)
-        _put(self.sorts.setdefault(sort_of(one), []), entry)
+        place = self.place(one)
+        entry = (place, one)
+        if self.shorter is not None:
+            self.shorter.enter(place, one)
+        _put(self.sorts.setdefault(one.team, {}).setdefault(sort_of(one), []), entry)
         if one.team in self.strict:
             _put(self.teams[one.team], entry)
             self._choosy[one.team] += one.accelerator is not None
@@ -48,11 +53,13 @@ class Queues:
     def leave(self, one: Workload) -> None:
         """Let somebody wait no more."""
         del self.waiting[one.name]
-        place, sort = self.place(one), sort_of(one)
-        listed = self.sorts[sort]
+        place, sort, sorts = self.place(one), sort_of(one), self.sorts[one.team]
+        if self.shorter is not None:
+            self.shorter.leave(place, one)
+        listed = sorts[sort]
         del listed[bisect_left(listed, place, key=_PLACE)]
         if not listed:
-            del self.sorts[sort]
+            del sorts[sort]
         if one.team in self.strict:
             listed = self.teams[one.team]
             del listed[bisect_left(listed, place, key=_PLACE)]
@@ -68,12 +75,11 @@ class Queues:
 
     def lists(self) -> Iterator[tuple[str | Sort, Listed]]:
         """Yield the lists of which only the first few matter: a team's where nobody may pass, else a sort's."""
-        for team in self.strict:
-            if self.teams[team] and not self._choosy[team]:
+        for team, sorts in self.sorts.items():
+            if not self.in_line(team):
+                yield from sorts.items()
+            elif sorts:
                 yield team, self.teams[team]
-        for sort, listed in self.sorts.items():
-            if not self.in_line(listed[0][1].team):
-                yield sort, listed
 
 
 def sort_of(one: Workload) -> Sort:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from heapq import nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 
 from fleet_app.engine import placement, reclaim
 from fleet_app.engine.eligibility import asker, depth, eligible
-from fleet_app.engine.ends import Start, gone_at, limit_at
+from fleet_app.engine.ends import Start, gone_at
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.members import member_of
 from fleet_app.engine.plan import Reason, Wait
@@ -115,31 +115,41 @@ def _nominal_comes(ledger: Ledger, workload: Workload) -> Moment | None:
     left = ledger.firm_left_behind(workload.team)
     if left >= workload.gpus:
         return ledger.now, ""
-    ends: list[tuple[float, str, int]] = []
-    for one in ledger.holding:
+    for end, name, one in _going(ledger):
         if one.team == workload.team and not ledger.class_of(one).yields:
-            end = gone_at(ledger.policy.drain, one, ledger.now)
-            if end is not None:
-                ends.append((end, one.name, one.gpus))
-    for end, name, gpus in sorted(ends):
-        left += gpus
-        if left >= workload.gpus:
-            return end, name
+            left += one.gpus
+            if left >= workload.gpus:
+                return end, name
     return None
+
+
+def _going(ledger: Ledger) -> Iterator[tuple[float, str, Workload]]:
+    """Yield who is gone by a known end, the first first; only as far as it is asked for, there are many."""
+    drain, now = ledger.policy.drain, ledger.now
+    apart = ledger.holding if ledger.leaving or ledger.members.elastic else ()
+    known = ((one, gone_at(drain, one, now)) for one in apart if one.leaving or one.minimum is not None)
+    going = [(end, one.name, one) for one, end in known if end is not None]
+    heapify(going)
+    for limit, name, one in ledger.limited:
+        while going and going[0][0] < limit:
+            yield heappop(going)
+        end = None if one.leaving or one.minimum is not None else gone_at(drain, one, now)
+        if end is not None:
+            heappush(going, (end, name, one))
+    while going:
+        yield heappop(going)
 
 
 def _room_comes(ledger: Ledger, seeks: Asker, trial: Trial) -> Moment | None:
     """Return when all bundles fit beside those who neither leave by then nor can be asked; the rest leave `trial`."""
     trial.leave(one for one in ledger.lodging(trial.nodes) if _always_yields(ledger, seeks, one))
-    staying = (one for one in ledger.limited if one.name not in ledger.leaving and not _is_gone(trial, one))
-    here = (one for one in staying if not trial.nodes.keys().isdisjoint(one.nodes))
-    ends = sorted((limit, one.name, one) for one in here if (limit := limit_at(one)) is not None)
     moment: Moment = ledger.now, ""
-    for limit, name, one in ends:
-        if trial.ample:
+    for limit, name, one in ledger.limited:
+        if trial.ample or limit == math.inf:
             break
-        trial.leave((one,))
-        moment = max(ledger.now, limit), name
+        if name not in ledger.leaving and not trial.nodes.keys().isdisjoint(one.nodes) and not _is_gone(trial, one):
+            trial.leave((one,))
+            moment = max(ledger.now, limit), name
     return moment if trial.ample else None
 
 

@@ -29,8 +29,12 @@ class Rooms:
         self._ledger = ledger
         self._shape = shape
         self._nodes = nodes
-        self._places = {node.name: place for place, node in enumerate(nodes)}
-        self._now = _Some(nodes, [place for name, place in self._places.items() if shape.fits(ledger.free[name])])
+        self._places = _places(ledger, nodes)
+        gpus, free = shape.gpus, ledger.free
+        self._now = _Some(
+            nodes,
+            [at for name, at in self._places.items() if gpus <= (room := free[name]).gpus and shape.fits(room)],
+        )
         self._later: _Later | None = None
         self._read = len(ledger.changed)
 
@@ -76,6 +80,14 @@ class Rooms:
                 if self._later is not None:
                     self._later.look(name, place)
         self._read = len(changed)
+
+
+def _places(ledger: Ledger, nodes: Sequence[Node]) -> Mapping[str, int]:
+    """Return where each node is in a list that is kept, by name; found out once a list."""
+    known = ledger.memo.places.get(id(nodes))
+    if known is None:
+        known = ledger.memo.places[id(nodes)] = (nodes, {node.name: place for place, node in enumerate(nodes)})
+    return known[1]
 
 
 class _Some:

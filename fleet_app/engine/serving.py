@@ -1,4 +1,4 @@
-"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S8).
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S9).
 
 Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
 may start and where; how many the traffic needs is Serve's own affair.
@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from fleet_app.engine import capping, caps, notices, reclaim
+from fleet_app.engine import capping, caps, larger, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
 from fleet_app.engine.eligibility import accelerators, serving_nodes
@@ -94,7 +94,18 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     if refused is not None:
         yield refused
         return
-    off = barred(need)
+    before = len(need.kept)
+    for off in larger.choices(ledger, needs, need, others):
+        yield from _place(ledger, need, [one for one in others if one[1].node not in off], off)
+        if len(need.kept) > before:
+            return
+    capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+    yield capped or _wait(ledger, service, Reason.APART if barred(need) else Reason.NO_ROOM)
+
+
+def _place(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str]) -> Answer:
+    """Yield what it takes to place one more replica on a node that is not `off`; nothing when that cannot be done."""
+    service, immediate = need.service, len(need.kept) >= need.wanted
     now = among(rooms_of(ledger, service.shape, serving_nodes(ledger, service)).now(), off)
     if now and ledger.available(service.team) >= service.shape.gpus:
         node = _best(ledger, need, now)
@@ -104,15 +115,14 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
         need.kept.append(Grant(name="", node=node))
         yield GiveGrant(service=service.name, node=node, shape=service.shape, why=why)
     else:
-        others = [(other, grant) for other, grant in others if grant.node not in off]
-        yield from _make_room(ledger, need, others, HEADROOM if immediate else service.name)
+        yield from _make_room(ledger, need, others, off, HEADROOM if immediate else service.name)
 
 
-def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) -> Answer:
+def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str], whose: str) -> Answer:
     """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
     service = need.service
     asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
-    rooms, off = rooms_of(ledger, service.shape, serving_nodes(ledger, service)), barred(need)
+    rooms = rooms_of(ledger, service.shape, serving_nodes(ledger, service))
     if not among(rooms.soon(), off):
         yield from _take_for_room(ledger, need, others, lambda node: ledger.soon(node.name))
     if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in among(rooms.ever(), off)):
@@ -126,8 +136,6 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
             yield from _take_for_cap(ledger, need, others, ledger.caps)
             found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
-            capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
-            yield capped or _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"

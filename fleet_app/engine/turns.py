@@ -51,7 +51,7 @@ def _bands(ledger: Ledger, watch: str | None) -> Mapping[tuple[Rank, bool], list
         known = sorts.get(key)
         if known is None:
             sorts[key] = [one]
-            bands[rank(one), one.requeued].append(Sort(asks.setdefault(asked, len(asks)), sorts[key]))
+            bands[ranked or rank(one), one.requeued].append(Sort(asks.setdefault(asked, len(asks)), sorts[key]))
         else:
             known.append(one)
     for alike in sorts.values():

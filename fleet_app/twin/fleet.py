@@ -19,6 +19,9 @@ from fleet_app.engine.values import Crossing, Node
 from fleet_app.engine.workload import Service, Workload
 from fleet_app.twin import cutting
 
+NOTHING_BESIDE = FleetState()
+"""What there is beside nodes and workloads where training alone is there, and nothing breaks: asked for very often."""
+
 
 class Watcher(Protocol):
     """Whoever keeps books of the fleet: told of each value that becomes another; None is no value."""
@@ -100,6 +103,9 @@ class Fleet:
 
     def beside(self) -> FleetState:
         """Return all that a decision is made of but nodes and workloads, of which whoever watches knows."""
+        forecast = self.demand is not None or self.growth_gpus is not None
+        if not (forecast or self.services or self.failures or self.quarantines or self.bookings or self.crossings):
+            return NOTHING_BESIDE
         return FleetState(
             services=tuple(self.services.values()),
             failures=tuple(self.failures),

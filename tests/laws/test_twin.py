@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fleet_app.arbiter import codec
 from fleet_app.engine.lifecycle import LEAVING
+from fleet_app.engine.policy import Ordering
 from fleet_app.engine.values import NodeClass
 from fleet_app.twin.chance import Spread
 from fleet_app.twin.meter import ALLOCATED, DOWN, DRAINING, HELD, TOTAL
@@ -30,11 +31,11 @@ from fleet_app.twin.run import Run, run
 from fleet_app.twin.saved import Standing, continued, standing
 from fleet_app.twin.work import Asked, Faults, Job, Known, Scenario, Traffic
 from fleet_app.twin.world import World
-from tests.builders import COMMITTED
+from tests.builders import COMMITTED, backfill, gang, nodes, policy, team
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
 from tests.strategies import asked_to_book, new_fleets, workloads
-from tests.twins import of, told
+from tests.twins import job, of, told
 from tests.virtual import Fleet
 
 SECONDS = st.sampled_from([0.0, 1.0, 20.0, 150.0])
@@ -244,8 +245,42 @@ def strict(given: Scenario) -> Scenario:
     return replace(given, policy=replace(given.policy, quotas=quotas), traffic=())
 
 
-@given(st.one_of(scenarios(), scenarios().map(followed), scenarios().map(followed).map(strict)))
-@tries(120)
+@st.composite
+def kept_for_one(draw: st.DrawFn) -> Scenario:
+    """Return a crowd that asks for few things and runs for known times, where room is kept for one at most (O11)."""
+    teams = [team("research", nominal=draw(st.sampled_from([6, 16]))), team("vision", nominal=8)]
+    ordering = Ordering(
+        keepers=draw(st.sampled_from([0, 1, 1, 1])), shortest_first=draw(st.sampled_from([False] * 4 + [True]))
+    )
+    rules = replace(policy(*teams, longest_grace_s=40.0), ordering=ordering)
+    at, jobs = 0.0, []
+    for number in range(draw(st.integers(4, 18))):
+        at += draw(st.sampled_from([0.0, 0.0, 5.0, 30.0]))
+        make = draw(st.sampled_from([gang] * 9 + [backfill]))
+        one = make(
+            f"j{number:02}",
+            nodes=draw(st.sampled_from([1, 1, 1, 2])),
+            gpus=draw(st.sampled_from([1, 1, 2, 4])),
+            team=draw(st.sampled_from(["research", "research", "vision"])),
+            priority=draw(st.sampled_from([COMMITTED] * 6 + [COMMITTED + 1])),
+            max_run_s=draw(st.sampled_from([20.0, 50.0, 90.0, 150.0, 250.0, None])),
+            grace_s=draw(st.sampled_from([0.0, 0.0, 10.0, 30.0])),
+            submitted_at=at,
+        )
+        lasts_s, leaves_s = (
+            draw(st.sampled_from([15.0, 50.0, 90.0, 150.0, 240.0])),
+            draw(st.sampled_from([0.0, 0.0, 20.0])),
+        )
+        jobs.append(job(one, lasts_s, leaves_s=leaves_s))
+    sizes = draw(st.lists(st.sampled_from([2, 4, 4, 5]), min_size=1, max_size=4))
+    fleet = tuple(one for number, gpus in enumerate(sizes) for one in nodes(1, first=number, gpus=gpus))
+    return Scenario(
+        policy=rules, nodes=fleet, jobs=tuple(jobs), ends_at=draw(st.sampled_from([200.0, 2_000.0])), span_s=700.0
+    )
+
+
+@given(st.one_of(scenarios(), scenarios().map(followed), scenarios().map(followed).map(strict), kept_for_one()))
+@tries(160)
 def test_what_is_left_out_for_speed_changes_nothing_that_is_told(given):
     plain: list[Record] = []
     run(given, plain.append, plainly=True)

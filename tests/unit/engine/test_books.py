@@ -204,7 +204,12 @@ def test_a_fleet_is_sound_while_everybody_is_on_nodes_that_are_there(changes: li
 
 LIMITED = replace(FIRM, max_run_s=60.0)
 ENDS: dict[str, tuple[list[Change], list[str]]] = {
-    "of a sound fleet those with a limit": ([(None, LENT), (None, LIMITED)], ["firm"]),
+    "of a sound fleet those whose time is over": ([(None, LENT), (None, LIMITED)], ["firm"]),
+    "not those whose time will be over": ([(None, LENT), (None, replace(LIMITED, max_run_s=60.1 + NOW))], []),
+    "whenever they were entered": (
+        [(None, replace(LIMITED, admitted_at=NOW)), (replace(LIMITED, admitted_at=NOW), LIMITED)],
+        ["firm"],
+    ),
     "and those who leave, each once, by name": (
         [
             (None, TOLD),

@@ -125,6 +125,72 @@ def test_an_end_that_makes_no_room_is_not():
     assert decided(one) is None
 
 
+KEPT = replace(policy(team("research"), team("vision")), ordering=Ordering(keepers=1))
+"""Room is kept for one that waits (O11); nobody here yields unless it is said."""
+
+LARGE = gang("large", nodes=2, submitted_at=1.0)
+
+
+def kept(*waiting: Workload) -> Deciding:
+    """Return two nodes, full until 1000 s and 2000 s, on both of which somebody waits for room."""
+    one = deciding(KEPT, gang("a", max_run_s=1000.0), gang("b", max_run_s=2000.0), LARGE, *waiting, count=2)
+    carried_out(one, decided(one))
+    assert decided(one) is None
+    return one
+
+
+def ends(one: Deciding, name: str) -> None:
+    """Let somebody who runs end."""
+    one.workload(next(runs for runs in one.books.holding if runs.name == name), None)
+
+
+def test_an_end_that_makes_no_room_is_not_decided_for_who_finds_nobody_to_ask_either():
+    one = kept()
+    ends(one, "a")
+    assert decided(one) is None
+    ends(one, "b")
+    assert admitted(decided(one)) == ["large"]
+
+
+def test_while_somebody_yields_it_is_decided_for_who_may_ask():
+    one = deciding(KEPT, backfill("lent", gpus=6, team="vision"), backfill("small", gpus=2, team="vision"))
+    carried_out(one, decided(one))
+    one.workload(None, gang("gang", submitted_at=1.0))
+    assert decided(one).actions == ()
+    ends(one, "small")
+    assert decided(one) is not None
+
+
+AFTER_THE_LARGE = {
+    "who comes last and finds no room": (gang("new", gpus=1, submitted_at=5.0), False),
+    "who comes first": (gang("new", gpus=1, submitted_at=0.5), True),
+    "who asks for the same and lasts no less long": (gang("new", nodes=2, submitted_at=5.0), False),
+}
+
+
+@pytest.mark.parametrize(("new", "want"), AFTER_THE_LARGE.values(), ids=AFTER_THE_LARGE)
+def test_where_room_is_kept_for_one_it_is_decided_for_who_could_start_or_have_it_kept(new, want):
+    one = kept()
+    one.workload(None, new)
+    assert (decided(one) is not None) is want
+
+
+def test_who_came_last_and_found_no_room_is_thought_of_when_there_is_some():
+    one = kept()
+    one.workload(None, gang("small", gpus=1, submitted_at=5.0, max_run_s=100.0))
+    assert decided(one) is None
+    ends(one, "a")
+    assert admitted(decided(one, 500.0)) == ["small"]
+
+
+def test_of_those_that_ask_for_the_same_the_shorter_ones_pass_and_one_after_the_other():
+    long = [gang(f"long{number}", gpus=1, submitted_at=2.0, max_run_s=9000.0) for number in range(3)]
+    short = [gang(f"short{number}", gpus=1, submitted_at=3.0, max_run_s=100.0) for number in range(3)]
+    one = kept(*long, *short)
+    ends(one, "a")
+    assert admitted(decided(one, 500.0)) == ["short0", "short1", "short2"]
+
+
 def test_an_end_while_nobody_waits_is_not_decided():
     one = deciding(STRICT, FULL)
     carried_out(one, decided(one))
