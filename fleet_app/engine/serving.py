@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from fleet_app.engine import capping, caps, larger, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
@@ -174,50 +175,50 @@ def _take_for_room(
 
 
 def _take_for_cap(ledger: Ledger, need: Need, others: Sequence[Spare], limits: Caps) -> Iterator[TakeGrant]:
-    """Take idle grants below a cap, the fewest that are enough, where that alone keeps a replica from room (S3, V9)."""
+    """Take idle grants, the fewest that are enough, where a cap keeps a replica from an accelerator (S3, V9).
+
+    With them gone nobody has to leave: neither for the cap nor for room.
+    """
     service, off = need.service, barred(need)
     if ledger.available_soon(service.team) < service.shape.gpus:
         return
     for accelerator in accelerators(ledger, serving_nodes(ledger)):
-        short = limits.short(service.team, accelerator, service.shape.gpus)
-        nodes = {node.name for node in among(serving_nodes(ledger), off) if node.accelerator == accelerator}
+        nodes = [node.name for node in among(serving_nodes(ledger), off) if node.accelerator == accelerator]
         there = [(other, grant) for other, grant in others if grant.node in nodes and grant in other.kept]
-        chosen = _fewest_for_cap(limits, short, there)
-        if chosen and any(service.shape.fits(_room_without(ledger, chosen, name)) for name in sorted(nodes)):
+        short = limits.short(service.team, accelerator, service.shape.gpus)
+        chosen = _least(there, partial(_is_enough, ledger, service.shape, nodes, short)) if short else []
+        if chosen:
             yield from _taken(ledger, need, chosen)
             return
 
 
-def _fewest_for_cap(limits: Caps, short: Mapping[str, int], spares: Sequence[Spare]) -> list[Spare]:
-    """Return grants of which none can be spared, without which caps lack nothing; none when all are not enough."""
+def _is_enough(
+    ledger: Ledger, shape: Shape, nodes: Sequence[str], short: Mapping[str, int], gone: Sequence[Spare]
+) -> bool:
+    """Return whether without some grants caps lack nothing, and one of the nodes has room."""
+    assert ledger.caps is not None
+    back = Counter[str]()
+    room: dict[str, list[Spare]] = defaultdict(list)
+    for other, grant in gone:
+        room[grant.node].append((other, grant))
+        back.update(dict.fromkeys(ledger.caps.above(other.service.team), other.service.shape.gpus))
+    lacks = any(back[entry] < missing for entry, missing in short.items())
+    return not lacks and any(shape.fits(_with(ledger.soon(name), room.get(name, ()))) for name in nodes)
 
-    def enough(gone: Sequence[Spare]) -> bool:
-        back = Counter[str]()
-        for other, _ in gone:
-            back.update(dict.fromkeys(limits.above(other.service.team), other.service.shape.gpus))
-        return all(back[entry] >= missing for entry, missing in short.items())
 
+def _fewest(shape: Shape, room: Shape, spares: Sequence[Spare]) -> list[Spare]:
+    """Return grants of which none can be spared, with which the shape fits; nothing when all are not enough."""
+    return _least(spares, lambda chosen: shape.fits(_with(room, chosen)))
+
+
+def _least(spares: Sequence[Spare], enough: Callable[[Sequence[Spare]], bool]) -> list[Spare]:
+    """Return grants of which none can be spared; nothing when all are not enough."""
     chosen = list(spares)
     for one in spares:
         rest = [other for other in chosen if other is not one]
         if enough(rest):
             chosen = rest
     return chosen if enough(chosen) else []
-
-
-def _room_without(ledger: Ledger, spares: Sequence[Spare], name: str) -> Shape:
-    """Return the room on a node once what is leaving has left, and some grants are taken back."""
-    return _with(ledger.soon(name), [(other, grant) for other, grant in spares if grant.node == name])
-
-
-def _fewest(shape: Shape, room: Shape, spares: Sequence[Spare]) -> list[Spare]:
-    """Return grants of which none can be spared, with which the shape fits; nothing when all are not enough."""
-    chosen = list(spares)
-    for one in spares:
-        rest = [other for other in chosen if other is not one]
-        if shape.fits(_with(room, rest)):
-            chosen = rest
-    return chosen if shape.fits(_with(room, chosen)) else []
 
 
 def _with(room: Shape, spares: Iterable[Spare]) -> Shape:

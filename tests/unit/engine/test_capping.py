@@ -289,6 +289,14 @@ TAKEN: dict[str, tuple[list[object], Policy, list[str]]] = {
         rules(h100=5),
         ["has", "has"],
     ),
+    "of one for the number, and of another for room": (
+        [
+            *(SERVING[0], LOW, idle("has", 1, "s0", gpus=1, wanted=1)),
+            *(idle("other", 1, "s0", gpus=2, team="vision", wanted=1), service("busy", gpus=1, on=("s0",))),
+        ],
+        rules(h100=2),
+        ["has", "other"],
+    ),
     "none of one at its floor": ([*SERVING, LOW, idle("has", 1, "s0", "s1", wanted=2, floor=2)], rules(h100=4), []),
     "none for one at its floor, of what another wants": (
         [*SERVING, replace(LOW, floor=0), idle("has", 1, "s0", "s1", wanted=2)],
