@@ -14,6 +14,7 @@ import os
 import select
 import statistics
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -166,23 +167,30 @@ def _want(board: ServeBoard, replicas: int) -> None:
 
 
 def _watched(board: ServeBoard, handles: Mapping[int, str]) -> tuple[Mapping[str, float], float]:
-    """Return when the last process of each attempt ended that did, and when the grant was there."""
+    """Return when the last process of each attempt ended that did, and when the grant was there.
+
+    A grant that came before the end would show: both are waited for.
+    """
     ends = select.poll()
     for handle in handles:
         ends.register(handle, select.POLLIN)
+    left = Counter(handles.values())
     gone_at: dict[str, float] = {}
+    granted_at: list[float] = []
 
-    def granted() -> bool:
+    def both() -> bool:
         for handle, _ in ends.poll(0):
-            gone_at[handles[handle]] = time.time()
             ends.unregister(handle)
-        return _fences(board) == 1
+            left[handles[handle]] -= 1
+            gone_at[handles[handle]] = time.time()
+        if not granted_at and _fences(board) == 1:
+            granted_at.append(time.time())
+        return bool(granted_at) and any(left[attempt] == 0 for attempt in gone_at)
 
-    live.until(granted, every_s=POLL_S)
-    granted_at = time.time()
+    live.until(both, every_s=POLL_S)
     for handle in handles:
         os.close(handle)
-    return gone_at, granted_at
+    return gone_at, granted_at[0]
 
 
 def _notices(up: live.Fleet, since: float) -> list[Mapping[str, Any]]:

@@ -135,11 +135,14 @@ def _lives(old: Process, proc: Path) -> bool:
 
 
 def _read(pid: int, proc: Path) -> Process | None:
-    """Return a process that lives, None when it is gone or a zombie."""
+    """Return a process that lives, None when it is gone or a zombie.
+
+    One whose first thread has ended is shown as a zombie while others of it still do, and hold what it holds.
+    """
     with contextlib.suppress(OSError):
         # The name in parentheses may hold anything, so the fields are counted from behind it.
         fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        if fields[0] not in "ZX":
+        if fields[0] not in "ZX" or int(fields[17]) > 1:
             arguments = (proc / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
             return Process(pid=pid, started=int(fields[19]), arguments=tuple(arguments))
     return None

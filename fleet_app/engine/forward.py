@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import assert_never
 
 from fleet_app.engine import life
 from fleet_app.engine.ends import leaves_by, limit_at
@@ -126,6 +127,8 @@ def _told(one: Workload, action: Told, now: float) -> Workload:
             return replace(one, killed=True)
         case Shrink() | Grow():
             return life.resized(one, action, now)
+        case _:
+            assert_never(action)
 
 
 def _served(one: Service, action: GiveGrant | GiveSlice | TakeGrant) -> Service:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from fleet_app.engine.lifecycle import Event, Phase, after
 from fleet_app.engine.plan import Drain, Expire, Grow, Move, Shrink
@@ -46,6 +46,8 @@ def noticed(one: Workload, action: Drain | Expire | Move) -> Workload:
             return stepped(one, Event.DRAIN, deadline_at=deadline_at, expired=True)
         case Move(beneficiary=whom):
             return stepped(one, Event.DRAIN, deadline_at=None, drained_for=whom)
+        case _:
+            assert_never(action)
 
 
 def resized(one: Workload, action: Shrink | Grow, now: float) -> Workload:

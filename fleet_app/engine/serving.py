@@ -1,4 +1,4 @@
-"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S8).
+"""Replicas first: grants for what services want, and the immediate tier of headroom (rules S1 to S9).
 
 Knows what services need, serving's nodes and the ledger. Does not know training's queue. It decides how many replicas
 may start and where; how many the traffic needs is Serve's own affair.
@@ -7,12 +7,13 @@ may start and where; how many the traffic needs is Serve's own affair.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from fleet_app.engine import capping, caps, notices, reclaim
+from fleet_app.engine import capping, caps, larger, notices, reclaim
 from fleet_app.engine.apart import among, barred, crowds
 from fleet_app.engine.caps import Caps
-from fleet_app.engine.eligibility import serving_nodes
+from fleet_app.engine.eligibility import accelerators, serving_nodes
 from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.needs import Need, Spare, spare, surplus
 from fleet_app.engine.plan import Action, GiveGrant, Reason, TakeGrant, Wait
@@ -93,7 +94,18 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     if refused is not None:
         yield refused
         return
-    off = barred(need)
+    before = len(need.kept)
+    for off in larger.choices(ledger, needs, need, others):
+        yield from _place(ledger, need, [one for one in others if one[1].node not in off], off)
+        if len(need.kept) > before:
+            return
+    capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
+    yield capped or _wait(ledger, service, Reason.APART if barred(need) else Reason.NO_ROOM)
+
+
+def _place(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str]) -> Answer:
+    """Yield what it takes to place one more replica on a node that is not `off`; nothing when that cannot be done."""
+    service, immediate = need.service, len(need.kept) >= need.wanted
     now = among(rooms_of(ledger, service.shape, serving_nodes(ledger, service)).now(), off)
     if now and ledger.available(service.team) >= service.shape.gpus:
         node = _best(ledger, need, now)
@@ -103,15 +115,14 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
         need.kept.append(Grant(name="", node=node))
         yield GiveGrant(service=service.name, node=node, shape=service.shape, why=why)
     else:
-        others = [(other, grant) for other, grant in others if grant.node not in off]
-        yield from _make_room(ledger, need, others, HEADROOM if immediate else service.name)
+        yield from _make_room(ledger, need, others, off, HEADROOM if immediate else service.name)
 
 
-def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) -> Answer:
+def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str], whose: str) -> Answer:
     """Wait for room that is coming, else take others' idle grants, else drain, else both on one node (S6)."""
     service = need.service
     asker = Asker(name=service.name, team=service.team, priority=service.priority, shape=service.shape, anyone=True)
-    rooms, off = rooms_of(ledger, service.shape, serving_nodes(ledger, service)), barred(need)
+    rooms = rooms_of(ledger, service.shape, serving_nodes(ledger, service))
     if not among(rooms.soon(), off):
         yield from _take_for_room(ledger, need, others, lambda node: ledger.soon(node.name))
     if not any(service.shape.fits(reclaim.most_room(ledger, asker, node)) for node in among(rooms.ever(), off)):
@@ -122,10 +133,9 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], whose: str) 
     else:
         found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
         if found is None and ledger.caps is not None:
+            yield from _take_for_cap(ledger, need, others, ledger.caps)
             found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
-            capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
-            yield capped or _wait(ledger, service, Reason.APART if off else Reason.NO_ROOM)
             return
         node = found.nodes[0]
         why = f"{whose} needs {service.shape.gpus} GPUs on {node}"
@@ -164,14 +174,51 @@ def _take_for_room(
         yield from _taken(ledger, need, fewest)
 
 
+def _take_for_cap(ledger: Ledger, need: Need, others: Sequence[Spare], limits: Caps) -> Iterator[TakeGrant]:
+    """Take idle grants, the fewest that are enough, where a cap keeps a replica from an accelerator (S3, V9).
+
+    With them gone nobody has to leave: neither for the cap nor for room.
+    """
+    service, off = need.service, barred(need)
+    if ledger.available_soon(service.team) < service.shape.gpus:
+        return
+    for accelerator in accelerators(ledger, serving_nodes(ledger)):
+        nodes = [node.name for node in among(serving_nodes(ledger), off) if node.accelerator == accelerator]
+        there = [(other, grant) for other, grant in others if grant.node in nodes and grant in other.kept]
+        short = limits.short(service.team, accelerator, service.shape.gpus)
+        chosen = _least(there, partial(_is_enough, ledger, service.shape, nodes, short)) if short else []
+        if chosen:
+            yield from _taken(ledger, need, chosen)
+            return
+
+
+def _is_enough(
+    ledger: Ledger, shape: Shape, nodes: Sequence[str], short: Mapping[str, int], gone: Sequence[Spare]
+) -> bool:
+    """Return whether without some grants caps lack nothing, and one of the nodes has room."""
+    assert ledger.caps is not None
+    back = Counter[str]()
+    room: dict[str, list[Spare]] = defaultdict(list)
+    for other, grant in gone:
+        room[grant.node].append((other, grant))
+        back.update(dict.fromkeys(ledger.caps.above(other.service.team), other.service.shape.gpus))
+    lacks = any(back[entry] < missing for entry, missing in short.items())
+    return not lacks and any(shape.fits(_with(ledger.soon(name), room.get(name, ()))) for name in nodes)
+
+
 def _fewest(shape: Shape, room: Shape, spares: Sequence[Spare]) -> list[Spare]:
     """Return grants of which none can be spared, with which the shape fits; nothing when all are not enough."""
+    return _least(spares, lambda chosen: shape.fits(_with(room, chosen)))
+
+
+def _least(spares: Sequence[Spare], enough: Callable[[Sequence[Spare]], bool]) -> list[Spare]:
+    """Return grants of which none can be spared; nothing when all are not enough."""
     chosen = list(spares)
     for one in spares:
         rest = [other for other in chosen if other is not one]
-        if shape.fits(_with(room, rest)):
+        if enough(rest):
             chosen = rest
-    return chosen if shape.fits(_with(room, chosen)) else []
+    return chosen if enough(chosen) else []
 
 
 def _with(room: Shape, spares: Iterable[Spare]) -> Shape:

@@ -168,4 +168,59 @@ def replicas_wait_for_no_cap_that_others_yield(case: Any) -> None:
             assert not enough or not could_be_placed(case, service, accelerator), (wait, accelerator)
 
 
-CAP_LAWS = (caps_are_kept, who_waits_for_a_cap_is_above_it, replicas_wait_for_no_cap_that_others_yield)
+def no_floor_waits_for_a_cap_that_idle_grants_hold(case: Any) -> None:
+    """S3, V9: below its floor a service waits for no cap below which others have enough idle grants above theirs.
+
+    Judged where all idle grants of a service are above its floor, and some node would have room with them.
+    """
+    from tests.laws.reference import comes_free_for_serving, enlarges_nothing, sound, usage, used_rooms
+
+    if case.policy.affinities or any(one.affinity for one in case.state.services) or comes_free_for_serving(case):
+        return
+    caps, used, room = caps_of(case), use(case, after=True), used_rooms(case)
+    for action in case.actions(GiveGrant):
+        room[action.node] -= action.shape
+    for wait in case.plan.waits:
+        service = case.services.get(wait.workload)
+        given = sum(action.service == wait.workload for action in case.actions(GiveGrant))
+        if service is None or not (wait.level or "").endswith("-whole") or len(service.grants) + given >= service.floor:
+            continue
+        if not enlarges_nothing(case.policy, usage(case, after=True), service.team, service.shape.gpus):
+            continue
+        for accelerator in {node.accelerator for node in case.nodes.values()}:
+            left, there = used.copy(), room.copy()
+            for other, grant in _spare(case, service, accelerator):
+                there[grant.node] += other.shape
+                for entry in path(case, other.team):
+                    left[entry, accelerator] -= other.shape.gpus
+            enough = all(
+                left[entry, accelerator] + service.shape.gpus <= caps[entry, accelerator]
+                for entry in path(case, service.team)
+                if (entry, accelerator) in caps
+            )
+            able = [one for one in _serving(case, accelerator) if sound(case, one)]
+            assert not (enough and any(service.shape.fits(there[one.name]) for one in able)), (wait, accelerator)
+
+
+def _spare(case: Any, service: Any, accelerator: str) -> list[tuple[Any, Any]]:
+    """Return the idle grants of others on an accelerator of serving's, of those of which all are above the floor."""
+    found = []
+    names = {node.name for node in _serving(case, accelerator)}
+    for other in case.state.services:
+        idle = [grant for grant in other.grants if not grant.occupied]
+        if other.name != service.name and len(other.grants) - len(idle) >= other.floor:
+            found += [(other, grant) for grant in idle if grant.node in names]
+    return found
+
+
+def _serving(case: Any, accelerator: str) -> list[Any]:
+    nodes = case.nodes.values()
+    return [one for one in nodes if one.node_class is NodeClass.SERVING and one.accelerator == accelerator]
+
+
+CAP_LAWS = (
+    caps_are_kept,
+    who_waits_for_a_cap_is_above_it,
+    replicas_wait_for_no_cap_that_others_yield,
+    no_floor_waits_for_a_cap_that_idle_grants_hold,
+)

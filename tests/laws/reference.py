@@ -823,6 +823,50 @@ def serving_is_met_when_it_can_be(case: Case) -> None:
             assert firm + service.shape.gpus > nominal[service.team], service.name
 
 
+def replicas_take_no_larger_place(case: Case) -> None:
+    """S9: no grant is given where a larger replica could have been if there was a node where none could.
+
+    Not judged while room is coming free for replicas: how much of it is spoken for is not in the plan.
+    """
+    waits = [wait for wait in case.plan.waits if wait.workload in case.services]
+    coming = any(wait.reason is Reason.DRAIN_UNDER_WAY for wait in waits) or comes_free_for_serving(case)
+    if coming or case.policy.slicing is not None:
+        return
+    room = whole_rooms_of_serving(case)
+    for action in case.actions(GiveGrant):
+        one = case.services[action.service]
+        sizes = sorted({other.shape.gpus for other in case.services.values()} - set(range(one.shape.gpus + 1)))
+        lost = {
+            name: [free.gpus // size - (free - one.shape).gpus // size for size in reversed(sizes)]
+            for name, free in room.items()
+            if one.shape.fits(free) and (name == action.node or cap_allows(case, one, case.nodes[name]))
+        }
+        if one.shape.gpus and not may_go_only_to_some(case, one):
+            assert lost[action.node] == min(lost.values()), (action, lost)
+        room[action.node] -= one.shape
+
+
+def may_go_only_to_some(case: Case, service: Service) -> bool:
+    """Return whether the next replica of a service is to be spread, or apart from others (S2, S8)."""
+    rules = (*case.policy.affinities, *(one.affinity for one in case.services.values() if one.affinity is not None))
+    return service.spread or any(service.name in (rule.service, *rule.apart_from) for rule in rules)
+
+
+def whole_rooms_of_serving(case: Case) -> dict[str, Shape]:
+    """Return what each node that takes replicas would have if all who yield had left, beside the grants from before."""
+    room = {
+        node.name: whole(case, node) - node.foreign
+        for node in case.state.nodes
+        if node.node_class is NodeClass.SERVING and sound(case, node) and not closing(case, node)
+    }
+    stay = [seat for one in case.state.workloads if _stays(case, one) for seat in one.seats]
+    grants = [(grant.node, one.shape) for one in case.services.values() for grant in one.grants]
+    for name, shape in (*stay, *grants):
+        if name in room:
+            room[name] -= shape
+    return room
+
+
 def comes_free_for_serving(case: Case) -> bool:
     serving = {node.name for node in case.state.nodes if node.node_class is NodeClass.SERVING}
     ended = {action.workload for action in case.actions(Lose)}
@@ -1081,6 +1125,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         gangs_ask_no_more_than_they_may,
         nodes_cross_with_nothing_torn,
         serving_is_met_when_it_can_be,
+        replicas_take_no_larger_place,
         nobody_is_placed_in_the_way_of_a_booking,
         what_yields_can_leave_before_a_booking,
         who_leaves_for_a_booking_has_to,

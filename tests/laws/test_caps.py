@@ -12,10 +12,10 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Drain
 from fleet_app.engine.policy import FlavorQuota, Policy
-from fleet_app.engine.values import NodeClass
-from fleet_app.engine.workload import Workload
+from fleet_app.engine.values import Node, NodeClass
+from fleet_app.engine.workload import Service, Workload
 from tests import virtual
-from tests.builders import backfill, gang, node, policy, service, shape, team
+from tests.builders import backfill, gang, grant, node, policy, service, shape, team
 from tests.laws.caps import caps_are_kept
 from tests.laws.effort import tries
 from tests.laws.reference import case_of, check
@@ -24,7 +24,8 @@ from tests.strategies import contested, fleets, scattered
 from tests.virtual import Fleet, plan_of
 
 KINDS = ("h100", "a100")
-TEAMS = st.sampled_from(["research", "vision"])
+CAPPED = ("org", "research", "vision")
+TEAMS = st.sampled_from(CAPPED[1:])
 UNBOUND = 1_000_000
 MOST_CYCLES = 25
 ROOM = 40
@@ -60,13 +61,42 @@ def capped(draw: st.DrawFn) -> Fleet:
             running.append(make(f"r{number}", gpus=gpus, on=(where.name,), team=draw(TEAMS), started_at=900.0 + number))
     queued = [draw(asks(number)) for number in range(draw(st.integers(1, 6)))]
     served = [
-        service(f"s{number}", gpus=draw(st.integers(1, 4)), wanted=draw(st.integers(0, 4)), team=draw(TEAMS))
-        for number in range(draw(st.integers(0, 2)) if serving else 0)
+        draw(services(f"s{number}", there[:serving], room))
+        for number in range(draw(st.integers(0, 3)) if serving else 0)
     ]
     some = st.sampled_from([-1, 0, 2, 4, 6, 8, 12, 16])
     rules = policy(team("research", nominal=100), team("vision", nominal=100))
     caps = {(quota.name, kind): draw(some) for quota in rules.quotas for kind in KINDS}
     return virtual.fleet(with_caps(rules, caps), *there, *running, *queued, *served, now=1000.0)
+
+
+@st.composite
+def services(draw: st.DrawFn, name: str, there: list[Node], room: dict[str, int]) -> Service:
+    """Return a service, with a grant or two where there is room, idle or not."""
+    gpus, grants = draw(st.integers(1, 4)), []
+    for place in draw(st.lists(st.sampled_from(there), max_size=2)):
+        if room[place.name] >= gpus:
+            room[place.name] -= gpus
+            grants.append(
+                grant(f"{name}-{len(grants)}", node=place.name, occupied=draw(st.sampled_from([False, False, True])))
+            )
+    wanted, floor = draw(st.integers(0, 4)), draw(st.sampled_from([0, 0, 1, 2]))
+    return service(name, gpus=gpus, wanted=wanted, floor=floor, team=draw(TEAMS), grants=grants)
+
+
+@st.composite
+def floors(draw: st.DrawFn) -> Fleet:
+    """Return services of which some are below their floors, where caps leave a little at most, and others idle."""
+    there = [node(f"n{number}", accelerator="h100", serving=True) for number in range(draw(st.integers(1, 2)))]
+    room = {one.name: one.capacity.gpus for one in there}
+    some = [draw(services(f"s{number}", there, room)) for number in range(draw(st.integers(2, 4)))]
+    served = [replace(one, wanted=max(one.wanted, len(one.grants))) for one in some]
+    used = {name: sum(len(one.grants) * one.shape.gpus for one in served if one.team == name) for name in CAPPED[1:]}
+    used["org"] = sum(used.values())
+    caps = {(name, "a100"): -1 for name in CAPPED}
+    caps |= {(name, "h100"): draw(st.sampled_from([-1, used[name], used[name] + 1])) for name in CAPPED}
+    rules = policy(team("org", nominal=200, parent=None), team("research", nominal=100), team("vision", nominal=100))
+    return virtual.fleet(with_caps(rules, caps), *there, *served, now=1000.0)
 
 
 @st.composite
@@ -106,7 +136,7 @@ def asks(draw: st.DrawFn, number: int) -> Workload:
 
 
 @tries(250)
-@given(fleet=capped())
+@given(fleet=st.one_of(capped(), floors()))
 def test_caps_are_kept(fleet: Fleet) -> None:
     check(case_of(fleet))
 
@@ -141,7 +171,7 @@ def test_the_order_of_facts_means_nothing_to_caps(fleet: Fleet, chance: Random) 
 
 
 @tries(120)
-@given(fleet=capped())
+@given(fleet=st.one_of(capped(), floors()))
 def test_who_leaves_for_a_cap_leaves_once_and_it_comes_to_rest(fleet: Fleet) -> None:
     """I6."""
     asked: list[str] = []

@@ -146,6 +146,37 @@ def test_children_that_are_born_meanwhile_do_not_get_away() -> None:
     await_none(attempt)
 
 
+def test_a_process_lives_until_its_last_thread_has_ended() -> None:
+    """Its first thread may be gone long before: the kernel then shows a zombie, which still holds memory and GPUs."""
+    attempt = f"threads-{os.getpid()}"
+    code = (
+        "import ctypes, os, sys, threading\n"
+        "print(flush=True)\n"
+        "sys.stdin.readline()\n"
+        "threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"
+        "this_thread_ends = {'x86_64': 60, 'aarch64': 93}[os.uname().machine]\n"
+        "ctypes.CDLL(None).syscall(this_thread_ends, 0)\n"
+    )
+    watch = processes.Watch()
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "FLEET_ATTEMPT": attempt},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        assert watch.scan(frozenset({attempt})) == {attempt: (process.pid,)}
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        while b") Z" not in Path(f"/proc/{process.pid}/stat").read_bytes():
+            pass
+        assert watch.scan(frozenset({attempt})) == {attempt: (process.pid,)}
+        process.communicate(b"")
+    assert watch.scan(frozenset({attempt})) == {attempt: ()}
+
+
 def await_none(attempt: str) -> None:
     deadline = time.monotonic() + GONE_S
     while processes.scan(frozenset({attempt}))[attempt]:

@@ -155,10 +155,22 @@ CASES: dict[str, tuple[Policy, Parts, Said]] = {
         rules(),
         [
             *(*nodes(3), *lent("n1", "n2"), booking("run", "n3", team="a", start_at=0.0)),
-            small("there", team="a", on=["n3"]),
-            *queue(gang("w"), gang("x"), small("y")),
+            *(small("there", team="a", on=["n3"]), *queue(gang("w"), gang("x"))),
         ],
-        ({"on-n1": "w"}, {"w": "drain-under-way", "x": "behind", "y": "behind"}),
+        ({"on-n1": "w"}, {"w": "drain-under-way", "x": "behind"}),
+    ),
+    "also where that is free": (
+        rules(),
+        [
+            *(*nodes(3), *lent("n1"), HALF, booking("run", "n3", team="a", start_at=0.0)),
+            *(small("there", team="a", on=["n3"]), *queue(gang("w"), small("x"))),
+        ],
+        ({"on-n1": "w"}, {"w": "drain-under-way", "x": "behind"}),
+    ),
+    "what is free is not kept beyond the nominal": (
+        rules(8),
+        [*nodes(2), *lent("n1"), HALF, *queue(gang("w"), small("x"))],
+        ({"on-n1": "w"}, {"w": "drain-under-way", "x": "behind"}),
     ),
 }
 

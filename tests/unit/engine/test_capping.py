@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from fleet_app.engine.decide import decide
-from fleet_app.engine.plan import Reason, Shrink
+from fleet_app.engine.plan import Reason, Shrink, TakeGrant
 from fleet_app.engine.policy import Ordering, Policy
-from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, node, policy, service, shape, state, team
-from tests.unit.engine.test_caps import A100, H100, capped, drained, placed, rules
+from fleet_app.engine.workload import Service, Workload
+from tests.builders import backfill, gang, grant, node, policy, service, shape, state, team
+from tests.unit.engine.test_caps import A100, H100, capped, drained, in_org, placed, rules
 
 
 @pytest.mark.parametrize("gpus", [4, 3], ids=["as many as it lacks", "more than it lacks"])
@@ -266,3 +266,89 @@ def test_who_waits_for_a_cap_keeps_it_only_where_room_is_kept_for_so_many(
     queue = [wide, gang("waits", nodes=2, submitted_at=2.0), gang("small", gpus=4, submitted_at=3.0)]
     under = replace(rules(h100=16), ordering=Ordering(keepers=keepers))
     assert placed(decide(state(*there, *queue), under, 10.0)) == want
+
+
+SERVING = [node("s0", gpus=4, accelerator="H100", serving=True), node("s1", gpus=4, accelerator="H100", serving=True)]
+LOW = service("low", team="research", gpus=2, wanted=1, floor=1)
+
+
+def idle(name: str, count: int, *on: str, gpus: int = 2, team: str = "research", **rest: int) -> Service:
+    """Return a service with so many idle grants on each of some nodes."""
+    grants = [grant(f"{node}-{number}", node=node, occupied=False) for node in on for number in range(count)]
+    return service(name, team=team, gpus=gpus, grants=grants, **rest)  # type: ignore[arg-type]  # a test's keywords
+
+
+TAKEN: dict[str, tuple[list[object], Policy, list[str]]] = {
+    "the fewest that are enough, of one above its floor": (
+        [*SERVING, LOW, idle("has", 1, "s0", "s1", wanted=2, floor=1)],
+        rules(h100=4),
+        ["has"],
+    ),
+    "as many as it needs, and no more": (
+        [*SERVING, replace(LOW, shape=shape(3)), idle("has", 2, "s0", "s1", gpus=1, wanted=4)],
+        rules(h100=5),
+        ["has", "has"],
+    ),
+    "of one for the number, and of another for room": (
+        [
+            *(SERVING[0], LOW, idle("has", 1, "s0", gpus=1, wanted=1)),
+            *(idle("other", 1, "s0", gpus=2, team="vision", wanted=1), service("busy", gpus=1, on=("s0",))),
+        ],
+        rules(h100=2),
+        ["has", "other"],
+    ),
+    "none of one at its floor": ([*SERVING, LOW, idle("has", 1, "s0", "s1", wanted=2, floor=2)], rules(h100=4), []),
+    "none for one at its floor, of what another wants": (
+        [*SERVING, replace(LOW, floor=0), idle("has", 1, "s0", "s1", wanted=2)],
+        rules(h100=4),
+        [],
+    ),
+    "none of another team's, which is under another number": (
+        [*SERVING, LOW, idle("has", 1, "s0", team="vision", wanted=1), backfill("old", gpus=4, on=("h0",)), *H100],
+        rules(h100=4),
+        [],
+    ),
+    "of another team's under the number of the organisation": (
+        [*SERVING, LOW, idle("has", 1, "s0", team="vision", wanted=1)],
+        in_org(h100=2),
+        ["has"],
+    ),
+    "none where all are not enough": (
+        [*SERVING, replace(LOW, shape=shape(4)), idle("has", 1, "s0", wanted=1), backfill("x", gpus=4, on=("s0",))],
+        in_org(h100=5),
+        [],
+    ),
+    "none where its nominal is lent out as well": (
+        [
+            *(*SERVING, LOW, idle("has", 1, "s0", team="vision", wanted=1), *H100[:1]),
+            backfill("lent", gpus=6, on=("h0",), team="lent"),
+        ],
+        policy(
+            capped(team("org", nominal=0, parent=None), h100=8),
+            *(team(name, nominal=4) for name in ("research", "vision")),
+            team("lent", nominal=0),
+        ),
+        [],
+    ),
+    "none where the number leaves it enough": ([*SERVING, LOW, idle("has", 1, "s0", wanted=1)], rules(h100=4), []),
+}
+
+
+@pytest.mark.parametrize(("parts", "under", "want"), TAKEN.values(), ids=TAKEN)
+def test_which_idle_grants_go_for_a_floor_where_only_a_cap_is_in_the_way(
+    parts: list[object], under: Policy, want: list[str]
+) -> None:
+    """S3: it then waits for them, and nobody is asked to leave."""
+    plan = decide(state(*parts), under, 100.0)  # type: ignore[arg-type]  # facts of a case
+    taken = [one.service for one in plan.actions if isinstance(one, TakeGrant)]
+    assert taken == want
+    wait = plan.wait_of("low")
+    assert not want or (wait is not None and wait.reason is Reason.DRAIN_UNDER_WAY)
+    assert not want or drained(plan) == []
+
+
+def test_a_replica_that_another_accelerator_is_open_to_waits_for_room_and_for_no_cap() -> None:
+    there = [*SERVING, node("a0", gpus=2, accelerator="A100", serving=True), service("all", gpus=2, on=("a0",))]
+    wait = decide(state(*there, LOW), rules(h100=0), 100.0).wait_of("low")
+    assert wait is not None
+    assert (wait.reason, wait.level) == (Reason.NO_ROOM, None)

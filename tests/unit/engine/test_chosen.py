@@ -9,7 +9,7 @@ import pytest
 from fleet_app.engine.chosen import choices
 from fleet_app.engine.decide import decide
 from fleet_app.engine.workload import Workload
-from tests.builders import backfill, gang, node, policy, service, state, team
+from tests.builders import backfill, gang, node, policy, service, shape, state, team
 
 RULES = policy(team(), team("a", nominal=0), team("b", nominal=0), team("serving"))
 NODE = node("v1", serving=True, gpus=8)
@@ -39,6 +39,14 @@ CASES = {
             backfill("far", team="a", gpus=1, on=["t1"]),
         ],
         "b, the cheapest who stayed, is of a team that borrows less (2 GPUs against 3 of team a)",
+    ),
+    "it has fewer GPUs, which lose as much": (
+        [
+            replace(V, saved_at=3510.0),
+            replace(V, name="b", shape=shape(4), saved_at=3585.0),
+            gang("firm", gpus=2, on=["v1"]),
+        ],
+        "b, the cheapest who stayed, has more GPUs than would be needed (4 against 2)",
     ),
     "it is younger": (
         [

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fleet_app.engine.decide import decide
+from fleet_app.engine.decide import decide, plan_of
+from fleet_app.engine.ledger import Ledger
 from fleet_app.engine.lifecycle import Phase
-from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Plan
+from fleet_app.engine.plan import Admit, Drain, GiveGrant, Kill, Lose, Move, Plan
 from fleet_app.engine.policy import Policy
 from fleet_app.engine.state import FleetState
 from tests.builders import backfill, gang, node, policy, service, state
@@ -29,6 +30,13 @@ def test_what_must_end_ends_then_serving_then_the_queue() -> None:
     assert [type(action) for action in plan.actions] == [Lose, Kill, GiveGrant, Admit]
     plan = decide(state(*parts, service(wanted=3, gpus=4)), policy(), 5.0)
     assert [type(action) for action in plan.actions] == [Lose, Kill, GiveGrant, Drain, Admit]
+
+
+def test_who_is_asked_to_move_for_two_reasons_is_asked_once() -> None:
+    first, second = (Move(workload="x", beneficiary=whom, why="it goes") for whom in ("n1", "n2"))
+    other = Move(workload="y", beneficiary="n1", why="it goes")
+    ledger = Ledger(FleetState(), Policy(), 0.0)
+    assert plan_of(ledger, [first, second, other]).actions == (first, other)
 
 
 def test_waits_come_by_name() -> None:

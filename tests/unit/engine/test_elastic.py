@@ -16,7 +16,7 @@ from fleet_app.engine.state import FleetState
 from fleet_app.engine.values import Condition
 from fleet_app.engine.workload import Workload
 from tests import virtual
-from tests.builders import backfill, gang, node, nodes, policy, service, shape, state, team
+from tests.builders import backfill, booking, gang, node, nodes, policy, service, shape, state, team
 
 RULES = policy(team("research", nominal=32), team("vision", nominal=0), team("serving", nominal=32))
 
@@ -220,6 +220,10 @@ GROWS = {
         {},
     ),
     "into room that is free": (state(*nodes(4), elastic(on=["n1"])), {"el": ("n2", "n3", "n4")}),
+    "on to nodes that are booked later too, where it yields": (
+        state(*nodes(2), booking("run", "n2", start_at=90_000.0, end_at=99_000.0), elastic(on=["n1"], most=2)),
+        {"el": ("n2",)},
+    ),
     "to no more than it asked for": (state(*nodes(4), elastic(on=["n1"], most=2)), {"el": ("n2",)}),
     "not when it has all": (state(*nodes(4), elastic(on=["n1", "n2"], most=2)), {}),
     "not before it runs": (state(*nodes(4), elastic(on=["n1"], phase=Phase.ADMITTED)), {}),

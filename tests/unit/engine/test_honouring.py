@@ -92,6 +92,11 @@ WHOLE: dict[str, tuple[Parts, float, tuple[tuple[str, ...], str] | None]] = {
         500.0,
         (("n1",), "n1 is lost, and nothing else there can take its place"),
     ),
+    "none where nobody knows any more what it had": (
+        [node("n2"), booking("run", "gone")],
+        500.0,
+        (("gone",), "gone is lost, and nothing else there can take its place"),
+    ),
     "also one of another leaf, where it has to be one spine": (
         [DOWN, node("n2", at="s1/l2"), booking()],
         500.0,

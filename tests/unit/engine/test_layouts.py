@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_app.engine.layouts import BOARDS, SHARED, filled, knows, legal
+from fleet_app.engine.layouts import BOARDS, SHARED, filled, knows, legal, spread
 
 LEGAL = {
     "a whole card": ("h100", (), True),
@@ -97,3 +97,30 @@ def test_wherever_a_partition_may_begin_all_of_it_is_on_the_card(name: str) -> N
 def test_profiles_are_known_by_name() -> None:
     assert knows("1g.10gb")
     assert not knows("9g.10gb")
+
+
+HALF, SEVENTH = "3g.40gb", "1g.10gb"
+SPREAD = {
+    "nothing is on no card": ("h100", (), ()),
+    "what one card can have is on one": ("h100", (HALF, HALF), ((HALF, HALF),)),
+    "what two alike can have is on two alike": ("h100", (HALF,) * 4, ((HALF, HALF),) * 2),
+    "all alike, though fewer would do unlike": ("h100", (HALF, HALF, SEVENTH, SEVENTH), ((HALF, SEVENTH),) * 2),
+    "else the largest on the first that can, and the rest beside": (
+        "h100",
+        (HALF, HALF, HALF, SEVENTH),
+        ((HALF, HALF), (HALF, SEVENTH)),
+    ),
+    "what no table knows has a card of its own": ("h100", (HALF, "odd"), ((HALF,), ("odd",))),
+    "also on a card that no table knows": ("l4", (SEVENTH, SEVENTH), ((SEVENTH,), (SEVENTH,))),
+}
+
+
+@pytest.mark.parametrize(("accelerator", "pieces", "want"), SPREAD.values(), ids=SPREAD)
+def test_partitions_are_spread_over_cards(
+    accelerator: str, pieces: tuple[str, ...], want: tuple[tuple[str, ...], ...]
+) -> None:
+    assert spread(accelerator, pieces) == want
+
+
+def test_what_no_table_knows_is_filled_with_nothing() -> None:
+    assert filled("l4", (SEVENTH,)) == ()

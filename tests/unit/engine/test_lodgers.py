@@ -52,6 +52,7 @@ LEAST = {
     "where nobody can be all leave, at the highest priority": ([LARGE, SMALL], 5, (6, 500.0)),
     "of three the cheaper two and a part of the dearest": ([LARGE, SMALL, WIDE], 6, (5, 500.0)),
     "one alone leaves whatever is asked for": ([LARGE], 1, (5, 400.0)),
+    "nothing of those who have none": ([NO_GPUS], 0, (6, 50.0)),
 }
 
 

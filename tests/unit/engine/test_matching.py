@@ -127,3 +127,10 @@ def test_a_tally_follows_what_changes() -> None:
     free["n1"] = shape(7)
     tally.look("n1")
     assert tally.ample == 0
+
+
+def test_a_tally_counts_no_node_whose_place_is_not_known_so_deep() -> None:
+    """P4."""
+    found = {one.name: one for one in (node("n1", at="s1/l1"), node("n2", at="s1"))}
+    asks = (1, shape(8)), (1, shape(1))
+    assert [Tally(sought(*asks, depth=depth), found, lambda *_: True).ample for depth in (1, 2)] == [1, 0]

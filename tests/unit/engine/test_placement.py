@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fleet_app.engine.placement import domains, most, place, uniform
+from fleet_app.engine.placement import blocks, domains, has_block, most, place, uniform
 from fleet_app.engine.values import Node
 from tests.builders import node, nodes
 
@@ -76,6 +76,13 @@ def test_domains_are_whole_prefixes() -> None:
         ("s1", "l1"): ["a"],
         ("s2", "l1"): ["b"],
     }
+
+
+def test_a_node_whose_place_is_not_known_so_deep_is_in_no_block() -> None:
+    """P4."""
+    there = [node("a", at="s1/l1"), node("b", at="s1"), node("c", at="s1/l1")]
+    assert [[one.name for one in block] for block in blocks(there, 2).values()] == [["a", "c"]]
+    assert (has_block(there, 2, 2), has_block(there, 3, 2), has_block(there, 3, 1)) == (True, False, True)
 
 
 def test_most_counts_one_kind_in_one_domain() -> None:

@@ -15,7 +15,7 @@ from fleet_app.engine.policy import Policy, Pulls, Slicing, Source
 from fleet_app.engine.values import Node
 from fleet_app.engine.workload import Service, Workload
 from tests import virtual
-from tests.builders import backfill, cards, gang, grant, node, nodes, policy, service, sliced, state
+from tests.builders import backfill, cards, gang, grant, node, nodes, policy, service, shape, sliced, state
 
 IMAGE = Artifact(name="image", size_mib=10_240, source="registry")
 WEIGHTS = Artifact(name="weights", size_mib=20_480, source="store")
@@ -41,6 +41,7 @@ def pulling(plan: Plan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     return {wait.workload: (wait.asked, wait.available, wait.blocked_by) for wait in waits}
 
 
+GROUPS = {"x": (1, shape(8)), "y": (1, shape(4))}
 BEGINS = gang("begins", on=["n4"], phase=Phase.ADMITTED, artifacts=NEEDS)
 
 CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
@@ -65,6 +66,10 @@ CASES: dict[str, tuple[list[Node | Workload | Service], list[str]]] = {
     ),
     "nobody who needs the same source passes": (
         [*FOUR, BEGINS, gang("a", nodes=2, artifacts=NEEDS), gang("b", artifacts=NEEDS, submitted_at=1.0)],
+        [],
+    ),
+    "of several shapes neither": (
+        [*FOUR, BEGINS, gang("a", groups=GROUPS, artifacts=NEEDS), backfill("b", artifacts=NEEDS, submitted_at=1.0)],
         [],
     ),
     "another source is another matter": ([*FOUR, BEGINS, gang("a", artifacts=(WEIGHTS,))], ["a"]),

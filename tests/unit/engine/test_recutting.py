@@ -49,6 +49,12 @@ CASES: dict[str, tuple[list[object], Policy, float, dict[tuple[str, int], tuple[
         0.0,
         {("n1", 0): SEVENTHS},
     ),
+    "nothing changes on a node that takes nothing new": (
+        [replace(small("n1", SEVENTHS), condition=Condition.CORDONED)],
+        RULES,
+        500.0,
+        {},
+    ),
     "one after another: who comes first may have another card than who has only one": (
         [
             small("n1", (), serving=False),

@@ -218,3 +218,66 @@ def test_a_grant_that_was_taken_for_the_quota_is_not_taken_for_the_room_as_well(
     rules = policy(team("research"), team("serving", nominal=4))
     parts = (node("v1", gpus=4, serving=True), idle, service("c", gpus=3, floor=1), lodger)
     assert said(decide(state(*parts), rules, 0.0)) == ["take a g", "drain b for c"]
+
+
+BIG, MATE, ONE = service("big", gpus=4), service("mate", gpus=2, on=["v2"]), service(wanted=1)
+LARGER = {
+    "a replica goes where a larger one has no place any more": (
+        [V1, V2, BIG, backfill(gpus=2, on=["v1"]), MATE],
+        0,
+        ["give chat v2"],
+    ),
+    "even if somebody has to leave for it": (
+        [V1, V2, BIG, backfill("v", gpus=2, on=["v2"]), MATE],
+        0,
+        ["drain v for chat"],
+    ),
+    "or to have left": (
+        [V1, V2, BIG, replace(backfill("v", gpus=2, on=["v2"]), killed=True), MATE],
+        0,
+        [],
+    ),
+    "and takes the place of a larger one where nothing else would do": (
+        [V1, V2, BIG, gang("g", gpus=2, on=["v2"]), MATE],
+        0,
+        ["give chat v1"],
+    ),
+    "nobody's place is larger where all replicas have one size": (
+        [V1, V2, backfill(gpus=2, on=["v1"]), MATE],
+        0,
+        ["give chat v1"],
+    ),
+    "the largest counts first": (
+        [V1, node("v3", serving=True, gpus=3), service("three", gpus=3), BIG, backfill(gpus=2, on=["v1"]), ONE],
+        0,
+        ["give chat v3"],
+    ),
+    "one that is to be spread is": (
+        [V1, V2, BIG, replace(MATE, name="chat", wanted=2, spread=True)],
+        0,
+        ["give chat v1"],
+    ),
+    "nor is a larger one's spare grant used before somebody leaves elsewhere": (
+        [V1, V2, service("big", gpus=4, grants=[idle("b1")]), backfill("v", gpus=2, on=["v2"]), MATE],
+        4,
+        ["drain v for chat"],
+    ),
+    "but one of its own size": (
+        [V1, V2, BIG, MATE, service("alike", gpus=2, grants=[idle("a1", "v2")])],
+        2,
+        ["take alike a1"],
+    ),
+    "and a larger one's where a drain would cost a place as well": (
+        [V1, V2, service("big", gpus=4, grants=[idle("b1")]), backfill("v", gpus=4, on=["v2"])],
+        4,
+        ["take big b1"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "gpus", "want"), LARGER.values(), ids=LARGER)
+def test_larger_places_are_spared(parts: list[Node | Workload | Service], gpus: int, want: list[str]) -> None:
+    """S9: places count as if all who yield had left, and are taken only where S6 finds nothing else."""
+    rules = policy(team("serving", nominal=64), team("research", nominal=64), immediate_gpus=gpus)
+    there = any(isinstance(part, Service) and part.name == "chat" for part in parts)
+    assert serve(*parts, *([] if there else [service(gpus=2, wanted=1)]), rules=rules) == want

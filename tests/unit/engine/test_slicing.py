@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from fleet_app.engine.decide import decide
 from fleet_app.engine.lifecycle import Phase
 from fleet_app.engine.plan import Admit, AdmitSlice, Drain, GiveSlice, Plan, Reason, TakeGrant, Wait
 from fleet_app.engine.policy import FlavorQuota, Policy, Slicing
-from fleet_app.engine.values import Node
+from fleet_app.engine.values import Condition, Node
 from fleet_app.engine.workload import Service, Workload
 from tests.builders import (
     backfill,
@@ -403,3 +404,22 @@ def test_waits_for_slices_are_in_the_order_of_names_like_all_others() -> None:
     fleet = state(small("n1", SHARED), sliced("b", share=1.0), sliced("a", share=1.0, submitted_at=1.0))
     plan = decide(fleet, rules(), 0.0)
     assert plan.waits == (Wait(workload="a", reason=Reason.NO_ROOM, asked=1, available=0),)
+
+
+def test_an_idle_slice_on_a_node_that_takes_nothing_new_is_taken_back() -> None:
+    """S5."""
+    closed = replace(small("v1", SHARED, serving=True), condition=Condition.CORDONED)
+    has = service(
+        "chat", gpus=0, slice=part(share=0.5), wanted=1, grants=[grant("x", node="v1", occupied=False, card=0)]
+    )
+    plan = decide(state(closed, has), rules(), 0.0)
+    assert [one.why for one in plan.actions if isinstance(one, TakeGrant)] == ["v1 takes no new replicas"]
+
+
+def test_the_cpus_of_a_slice_that_is_coming_are_kept_too() -> None:
+    """R6."""
+    there = [small("v1", SHARED, serving=True), sliced("job", share=1.0, on=("v1", 0))]
+    chat = service("chat", gpus=0, cpus=8, slice=part(share=0.5), wanted=1)
+    plan = decide(state(*there, chat), rules(), 0.0)
+    assert plan_drains(plan) == ["job"]
+    assert [(hold.beneficiary, hold.shape.cpu_milli) for hold in plan.holds] == [("chat", 8000)]
