@@ -152,6 +152,8 @@ class Journal:
             self._write("crossings", book.crossings, codec.dump)
             self._write("recuts", book.recuts, codec.dump)
             self._write("wanted", book.wanted, str)
+            if snapshot is not None:
+                book.meta.put("gpus", str(sum([node.capacity.gpus for node in snapshot.state.nodes])))
             book.meta.put("phases", json.dumps({phase.value: book.phases[phase] for phase in Phase}))
             self._write("meta", book.meta, str)
             self._db.executemany(
@@ -202,6 +204,10 @@ class JournalReader:
     def phases(self) -> dict[str, int]:
         """Return how many workloads are in each phase; the archive's are not counted."""
         return dict(json.loads(self.meta("phases") or "{}"))
+
+    def gpus(self) -> int | None:
+        """Return the GPUs of all nodes of the last snapshot, without reading that; None before there were any."""
+        return int(self.meta("gpus") or 0) or None
 
     def record(self, name: str) -> Record | None:
         """Return one workload that is not in the archive."""

@@ -156,8 +156,7 @@ class Workloads:
 
     def fleet_gpus(self) -> int | None:
         """Return the GPUs of all nodes that the arbiter knows, None when it has not looked yet."""
-        snapshot = self.snapshot()
-        return sum(node.capacity.gpus for node in snapshot.state.nodes) if snapshot and snapshot.state.nodes else None
+        return self.journal.gpus()
 
     # Waiting for a change.
 

@@ -120,6 +120,17 @@ CROSSING = crossing("n1", moved_at=7.0)
 LATER = [("000000000010", 1), ("000000000011", 2)]
 
 
+EIGHT, SIXTEEN = (replace(SNAPSHOT, state=state(*(node(f"n{number}") for number in range(count)))) for count in (1, 2))
+GPUS: dict[str, tuple[list[Snapshot | None], int | None]] = {
+    "nobody has looked yet": ([], None),
+    "no node is there yet": ([replace(SNAPSHOT, state=state())], None),
+    "those of all nodes": ([SIXTEEN], 16),
+    "those of the last look": ([SIXTEEN, EIGHT], 8),
+    "what was not looked at again stays": ([EIGHT, None], 8),
+    "all nodes have gone": ([EIGHT, replace(SNAPSHOT, state=state())], None),
+}
+
+
 def filled() -> Book:
     book = Book()
     book.put(RECORD)
@@ -159,6 +170,15 @@ def test_a_reader_sees_what_the_writer_wrote_while_it_writes(journal: Journal, r
     book.bookings.drop("bench")
     journal.commit(book)
     assert (reader.records(), reader.grants(), reader.snapshot(), reader.bookings()) == ({}, {}, SNAPSHOT, {})
+
+
+@pytest.mark.parametrize(("snapshots", "want"), GPUS.values(), ids=GPUS)
+def test_how_many_gpus_there_are_is_known_without_the_snapshot(
+    journal: Journal, reader: JournalReader, snapshots: list[Snapshot | None], want: int | None
+) -> None:
+    for snapshot in snapshots:
+        journal.commit(Book(), snapshot)
+    assert reader.gpus() == want
 
 
 def test_no_journal_reads_as_an_empty_one(tmp_path: Path, reader: JournalReader) -> None:
