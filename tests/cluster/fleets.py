@@ -40,6 +40,7 @@ while drain_requested() is None:
     step += 1
     heartbeat(step)
     time.sleep(0.1)
+print(f"saves {step}", flush=True)
 time.sleep(takes_s)
 acknowledge("memory://steps", step)
 print(f"leaves at {step}", flush=True)

@@ -133,7 +133,8 @@ def test_a_head_that_is_lost_in_the_middle_of_a_drain_breaks_nothing(fleet: Flee
         before = fleet.workload("gang-2")
         head = fleet.head()
         with fleet.load(tmp_path / "answers", at_once=10):
-            wait_for(fleet, "lent-2", "draining")
+            saves = lambda: "saves" in fleet.run("fleet", "logs", "lent-2")  # noqa: E731
+            fleet.cluster.wait_until(saves, "lent-2 to know that it is to leave", DONE_WITHIN_S)
             deadline_at = fleet.workload("lent-2")["deadline_at"]
             fleet.kubectl("delete", "pod", head, "--grace-period=0", "--force")
             answered = count(tmp_path / "answers")

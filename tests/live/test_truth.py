@@ -146,21 +146,21 @@ def requests(url: str, at_once: int) -> Iterator[None]:
 
 def lives(fleet: Fleet, script: Path) -> None:
     """Let the day happen: each thing once the one before it can be seen, however long that takes here."""
-    running = "running"
+    running, succeeded = "running", "succeeded"
     eventually(lambda: fleet.service().get("occupied") == 1, LIMIT_S)
     fleet.submit("first", script, 6, kind="gang", team="research", nodes=2, gpus=8)
     eventually(lambda: fleet.phase("first") == running, LIMIT_S)
     fleet.submit("second", script, 1, kind="gang", team="research", nodes=2, gpus=8)
-    fleet.submit("lent-1", script, 4, kind="backfill", team="batch", gpus=3)
+    fleet.submit("lent-1", script, 6, kind="backfill", team="batch", gpus=3)
     eventually(lambda: fleet.phase("lent-1") == running, LIMIT_S)
-    fleet.submit("lent-2", script, 4, kind="backfill", team="batch", gpus=3)
+    fleet.submit("lent-2", script, 6, kind="backfill", team="batch", gpus=3)
     eventually(lambda: fleet.phase("lent-2") == running, LIMIT_S)
     eventually(lambda: fleet.step("lent-2") >= 1, LIMIT_S)
     with requests(fleet.url, 2 * REPLICAS):
         eventually(lambda: fleet.service().get("occupied") == REPLICAS, LIMIT_S)
-        eventually(lambda: fleet.phase("second") == running, LIMIT_S)
+        eventually(lambda: fleet.phase("second") in {running, succeeded}, LIMIT_S)
     for name in ("first", "second", "lent-1", "lent-2"):
-        eventually(lambda name=name: fleet.phase(name) == "succeeded", LIMIT_S)  # type: ignore[misc]
+        eventually(lambda name=name: fleet.phase(name) == succeeded, LIMIT_S)  # type: ignore[misc]
 
 
 @pytest.mark.timeout(900)
@@ -170,7 +170,8 @@ def test_a_day_on_ray_and_on_the_twin_is_the_same(fleet: Fleet, tmp_path: Path) 
     lives(fleet, script)
     was, twin = lived(fleet.home), simulated(fleet.home, STEP_S)
     assert [set.union(*was.drained_sets)] == [{("lent-1", 1), ("lent-2", 1)}]
-    assert was.resumed == {("lent-1", 2): 1, ("lent-2", 2): 1}
+    assert was.resumed.keys() == {("lent-1", 2), ("lent-2", 2)}
+    assert min(was.resumed.values()) >= 1
     assert twin.order == was.order
     assert twin.drained_sets == was.drained_sets
     assert twin.resumed == was.resumed
