@@ -3,7 +3,9 @@
 Every process of a fleet job carries `FLEET_ATTEMPT` in the environment it was started with: shell, driver, workers,
 and whatever they start, also in a session of its own. Those of a member of an elastic attempt carry `FLEET_MEMBER` as
 well, and it counts as an attempt, by its id (`contract.member_id`), wherever one is asked for. Not counted are zombies,
-and what Ray itself adds and ends: the supervisor of the job, the watchdog shell beside it, and that shell's `sleep 1`.
+what another local fleet on this host has under the same name (its processes carry another mark, or none, than this
+one), and what Ray itself adds and ends: the supervisor of the job, the watchdog shell beside it, and that shell's
+`sleep 1`.
 A process that has unset the variable before it started another, or that belongs to another user than this one, is not
 seen. Linux only; does not know Ray.
 """
@@ -17,6 +19,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_app.adapters.local_processes import MARK
 from fleet_app.worker.contract import member_id
 from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER
 
@@ -28,6 +31,7 @@ QUIET_LOOKS = 2
 
 VARIABLE = f"{ENV_ATTEMPT}=".encode()
 MEMBER_VARIABLE = f"{ENV_MEMBER}=".encode()
+MARK_VARIABLE = f"{MARK}=".encode()
 SUPERVISOR = b"ray::JobSupervisor"
 WATCHDOG_PAUSE = (b"sleep", b"1")
 WATCHDOG = re.compile(rb"while kill -s 0 \d+; do sleep 1; done; kill -9 -\d+")
@@ -93,9 +97,19 @@ def _owners(pid: int, proc: Path) -> tuple[str, ...]:
         if VARIABLE in environment:  # most have it not: look closer only then
             entries = environment.split(b"\0")
             attempt, member = _value(VARIABLE, entries), _value(MEMBER_VARIABLE, entries)
-            if attempt is not None:
+            if attempt is not None and _is_ours(entries):
                 return (attempt,) if member is None else (attempt, member_id(attempt, member))
     return ()
+
+
+def _is_ours(entries: list[bytes]) -> bool:
+    """Return whether the process is of the same local fleet as this one, or both are of none.
+
+    One that wrote its title over the beginning of its environment may have lost its mark there: it counts as ours,
+    for a GPU must not be promised while its process may live.
+    """
+    theirs = _value(MARK_VARIABLE, entries)
+    return theirs == os.environ.get(MARK) or (theirs is None and b"=" not in entries[0])
 
 
 def _value(variable: bytes, entries: list[bytes]) -> str | None:

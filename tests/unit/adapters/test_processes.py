@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fleet_app.adapters import processes
+from fleet_app.adapters.local_processes import MARK
 
 LLM = frozenset({"llm"})
 GONE_S = 20.0
@@ -30,13 +31,16 @@ class Fake:
     arguments: tuple[str, ...] = ("python", "train.py")
     state: str = "S"
     started: int = 1000
+    mark: str = ""
+    first: str = "PATH=/bin"
 
 
 def write(proc: Path, *fakes: Fake) -> Path:
     for fake in fakes:
         folder = proc / str(fake.pid)
         folder.mkdir(parents=True, exist_ok=True)
-        variables = ["PATH=/bin", f"FLEET_ATTEMPT={fake.attempt}" if fake.attempt else "HOME=/"]
+        variables = [fake.first, *([f"{MARK}={fake.mark}"] if fake.mark else [])]
+        variables += [f"FLEET_ATTEMPT={fake.attempt}" if fake.attempt else "HOME=/"]
         variables += [f"FLEET_MEMBER={fake.member}", ""] if fake.member else [""]
         (folder / "environ").write_bytes("\0".join(variables).encode())
         (folder / "cmdline").write_bytes("\0".join([*fake.arguments, ""]).encode())
@@ -78,6 +82,43 @@ SCANS: dict[str, tuple[tuple[Fake, ...], dict[str, tuple[int, ...]]]] = {
 @pytest.mark.parametrize(("fakes", "want"), SCANS.values(), ids=SCANS)
 def test_scan(tmp_path: Path, fakes: tuple[Fake, ...], want: dict[str, tuple[int, ...]]) -> None:
     assert processes.scan(LLM, write(tmp_path, *fakes)) == want
+
+
+MARKS = {
+    "of no local fleet, as this one": (None, Fake(3), True),
+    "of this fleet": ("ours", Fake(3, mark="ours"), True),
+    "of another fleet on this host": ("ours", Fake(3, mark="theirs"), False),
+    "of a local fleet, and this one is of none": (None, Fake(3, mark="theirs"), False),
+    "of no local fleet, and this one is of one": ("ours", Fake(3), False),
+    "one that may have lost its mark to its title": ("ours", Fake(3, first="ray::Trainer.step"), True),
+}
+
+
+@pytest.mark.parametrize(("ours", "fake", "counts"), MARKS.values(), ids=MARKS)
+def test_what_another_fleet_has_under_the_same_name_is_neither_counted_nor_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: str | None, fake: Fake, counts: bool
+) -> None:
+    monkeypatch.delenv(MARK, raising=False)
+    if ours is not None:
+        monkeypatch.setenv(MARK, ours)
+    assert processes.scan(LLM, write(tmp_path, fake)) == {"llm": (3,) if counts else ()}
+
+
+def test_a_real_process_of_another_fleet_stays_when_one_of_its_name_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = f"same-{os.getpid()}"
+    wait = [sys.executable, "-c", "input()"]
+    env = {**os.environ, "FLEET_ATTEMPT": attempt}
+    with (
+        subprocess.Popen(wait, env={**env, MARK: "ours"}, stdin=subprocess.PIPE) as ours,
+        subprocess.Popen(wait, env={**env, MARK: "theirs"}, stdin=subprocess.PIPE) as theirs,
+    ):
+        monkeypatch.setenv(MARK, "ours")
+        while processes.scan(frozenset({attempt})) != {attempt: (ours.pid,)}:
+            assert ours.poll() is None
+        processes.end(attempt)
+        assert ours.wait(GONE_S) == -signal.SIGKILL
+        theirs.communicate(b"\n")
+        assert theirs.returncode == 0
 
 
 def test_every_attempt_that_is_asked_for_is_answered(tmp_path: Path) -> None:
