@@ -89,18 +89,22 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     service = need.service
     others = [] if immediate else spare(needs, need)
     yield from _take_for_quota(ledger, need, others)
-    others = [(other, grant) for other, grant in others if grant in other.kept]  # a grant is taken once
     refused = _refused(ledger, service)
     if refused is not None:
         yield refused
         return
     before = len(need.kept)
-    for off in larger.choices(ledger, needs, need, others):
-        yield from _place(ledger, need, [one for one in others if one[1].node not in off], off)
+    for off in larger.choices(ledger, needs, need, _left(others)):
+        yield from _place(ledger, need, _left(others, off), off)
         if len(need.kept) > before:
             return
     capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
     yield capped or _wait(ledger, service, Reason.APART if barred(need) else Reason.NO_ROOM)
+
+
+def _left(others: Iterable[Spare], off: frozenset[str] = frozenset()) -> list[Spare]:
+    """Return what is left of some idle grants, on nodes that are not `off`: each is taken once."""
+    return [(other, grant) for other, grant in others if grant.node not in off and grant in other.kept]
 
 
 def _place(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str]) -> Answer:
@@ -133,7 +137,7 @@ def _make_room(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozens
     else:
         found = reclaim.find(ledger, asker, serving_nodes(ledger, service), lambda node: node.name not in off)
         if found is None and ledger.caps is not None:
-            yield from _take_for_cap(ledger, need, others, ledger.caps)
+            yield from _take_for_cap(ledger, need, _left(others), off)
             found = capping.for_replica(ledger, asker, lambda node: node.name not in off)
         if found is None:
             return
@@ -174,17 +178,18 @@ def _take_for_room(
         yield from _taken(ledger, need, fewest)
 
 
-def _take_for_cap(ledger: Ledger, need: Need, others: Sequence[Spare], limits: Caps) -> Iterator[TakeGrant]:
+def _take_for_cap(ledger: Ledger, need: Need, others: Sequence[Spare], off: frozenset[str]) -> Iterator[TakeGrant]:
     """Take idle grants, the fewest that are enough, where a cap keeps a replica from an accelerator (S3, V9).
 
     With them gone nobody has to leave: neither for the cap nor for room.
     """
-    service, off = need.service, barred(need)
+    service, limits = need.service, ledger.caps
+    assert limits is not None
     if ledger.available_soon(service.team) < service.shape.gpus:
         return
     for accelerator in accelerators(ledger, serving_nodes(ledger)):
         nodes = [node.name for node in among(serving_nodes(ledger), off) if node.accelerator == accelerator]
-        there = [(other, grant) for other, grant in others if grant.node in nodes and grant in other.kept]
+        there = [(other, grant) for other, grant in others if grant.node in nodes]
         short = limits.short(service.team, accelerator, service.shape.gpus)
         chosen = _least(there, partial(_is_enough, ledger, service.shape, nodes, short)) if short else []
         if chosen:

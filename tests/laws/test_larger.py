@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fleet_app.engine.plan import Drain, Reason
 from fleet_app.engine.policy import Headroom
 from tests import virtual
-from tests.builders import backfill, node, policy, service, team
+from tests.builders import backfill, gang, grant, node, policy, service, team
 from tests.laws.effort import tries
-from tests.laws.reference import case_of, replicas_take_no_larger_place
+from tests.laws.reference import case_of, check, replicas_take_no_larger_place
 from tests.virtual import Fleet, at_rest, carried_out, completed, demanded, left, replicas_started, started, submitted
 
 SIZES = ((1, 2), (1, 4), (2, 4), (4, 8), (1, 2, 4), (1, 2, 8), (2, 4, 8))
@@ -65,6 +65,37 @@ def test_no_past_leaves_a_service_without_room_inside_its_nominal(fleet: Fleet, 
         fleet = demanded(fleet, one.name, nominal[one.team] // one.shape.gpus)
     fleet = at_rest(left(fleet))
     assert all(sum(grant.occupied for grant in one.grants) == one.wanted for one in fleet.services)
+
+
+@st.composite
+def short_of_quota(draw: st.DrawFn) -> Fleet:
+    """Return nodes on which a replica needs another's idle grant and somebody's leaving, while its nominal is lent."""
+    names = st.sampled_from(["low", "other", "lent"])
+    rules = policy(
+        team("low", nominal=draw(st.integers(0, 8))),
+        team("other", nominal=draw(st.integers(0, 4))),
+        team("lent", nominal=draw(st.sampled_from([0, 0, 4]))),
+        immediate_gpus=2,
+    )
+    nodes = [node("x", serving=True, gpus=2), node("y", serving=True, gpus=4), node("t", gpus=8)]
+    served = [
+        service("low", team="low", gpus=2, wanted=draw(st.integers(1, 2)), floor=draw(st.integers(0, 1))),
+        service("has", team=draw(st.sampled_from(["low", "other"])), grants=[grant("c0", node="x", occupied=False)]),
+        service("big", team="low", gpus=4),
+    ]
+    lodgers = [
+        backfill("b0", gpus=1, on=("x",), team=draw(names)),
+        backfill("b1", gpus=4, on=("y",), team=draw(names)),
+        *(backfill(f"c{number}", gpus=1, on=("t",), team=draw(names)) for number in range(draw(st.integers(0, 2)))),
+        *([gang("g", gpus=6, on=("t",), team=draw(names))] if draw(st.booleans()) else []),
+    ]
+    return virtual.fleet(rules, *nodes, *served, *lodgers, now=100.0)
+
+
+@tries(300)
+@given(fleet=short_of_quota())
+def test_an_idle_grant_is_taken_once_however_many_places_are_tried(fleet: Fleet) -> None:
+    check(case_of(fleet))
 
 
 def with_some_ended(fleet: Fleet, name: str, chance: Random) -> Fleet:

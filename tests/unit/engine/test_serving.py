@@ -275,6 +275,19 @@ LARGER = {
 }
 
 
+def test_a_grant_that_was_taken_for_one_place_is_not_taken_again_for_the_next() -> None:
+    """S6, S9: on v1 there would be room, but its nominal is lent; so it is tried on v2, which costs a larger place."""
+    rules = policy(team("serving", nominal=5), team("other", nominal=2), team("lent", nominal=0), immediate_gpus=2)
+    parts = [
+        *(node("v1", serving=True, gpus=2), node("v2", serving=True, gpus=4), node("t", gpus=8)),
+        *(backfill("b1", gpus=1, on=["v1"], team="serving"), backfill("b2", gpus=4, on=["v2"], team="other")),
+        *(backfill("b3", gpus=1, on=["t"], team="serving"), backfill("b4", gpus=1, on=["t"], team="lent")),
+        gang("g", gpus=6, on=["t"], team="other"),
+        *(service(gpus=2, wanted=2, floor=1), service("has", grants=[idle("c", "v1")]), service("big", gpus=4)),
+    ]
+    assert serve(*parts, rules=rules).count("take has c") == 1
+
+
 @pytest.mark.parametrize(("parts", "gpus", "want"), LARGER.values(), ids=LARGER)
 def test_larger_places_are_spared(parts: list[Node | Workload | Service], gpus: int, want: list[str]) -> None:
     """S9: places count as if all who yield had left, and are taken only where S6 finds nothing else."""
