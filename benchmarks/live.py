@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_app.adapters import local
+from fleet_app.adapters.local_home import FleetHome
 from fleet_app.adapters.local_plan import LocalNode
 from fleet_app.cli.client import Gateway
 from fleet_app.worker.contract import RAY_NAMESPACE
@@ -29,9 +30,10 @@ CLASSES = ("serving", "training")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """A fleet that is up; `folder` is for what jobs read and write."""
+    """A fleet that is up; `folder` is for what jobs read and write, `mark` is what its processes carry."""
 
     folder: Path
+    mark: str
     ray_address: str
     dashboard_url: str
     gateway: Gateway
@@ -82,8 +84,11 @@ def fleet(policy: str, machines: Sequence[LocalNode]) -> Iterator[Fleet]:
         wanted = local.Wanted(home=home, name="bench", policy=policy, nodes=tuple(machines))
         addresses = local.up(wanted, lambda _: None)
         try:
+            holder = FleetHome(home).holder()
+            assert holder is not None
             yield Fleet(
                 folder=Path(folder),
+                mark=holder.home_id,
                 ray_address=str(addresses["ray_address"]),
                 dashboard_url=str(addresses["dashboard_url"]),
                 gateway=Gateway(url=str(addresses["gateway_url"])),

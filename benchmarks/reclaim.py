@@ -113,7 +113,7 @@ def _turn(up: live.Fleet, board: ServeBoard) -> Turn:
     """Let one replica's GPUs be taken back, and lent again."""
     attempts = _running(up)
     by_hand_s = _by_hand()
-    handles = _handles(attempts)
+    handles = _handles(attempts, up.mark)
     asked_at = time.time()
     _want(board, 1)
     gone_at, granted_at = _watched(board, handles)
@@ -142,11 +142,11 @@ def _running(up: live.Fleet) -> list[str]:
     return found
 
 
-def _handles(attempts: list[str]) -> Mapping[int, str]:
+def _handles(attempts: list[str], mark: str) -> Mapping[int, str]:
     """Return a handle of every process of some attempts."""
     from fleet_app.adapters import processes  # noqa: PLC0415  # only where there are jobs
 
-    found = processes.scan(frozenset(attempts))
+    found = processes.scan(frozenset(attempts), mark=mark)
     return {os.pidfd_open(pid): attempt for attempt in attempts for pid in found[attempt]}
 
 

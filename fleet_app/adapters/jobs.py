@@ -22,6 +22,7 @@ import httpx
 import ray
 
 from fleet_app.adapters import private, processes
+from fleet_app.adapters.local_processes import own_mark
 from fleet_app.adapters.probes import Probes
 from fleet_app.arbiter.ports import Death, JobRequest, JobView
 from fleet_app.engine.errors import ConflictError, FaultError, NotFoundError, RequestError
@@ -54,7 +55,7 @@ class RayJobs:
     def __init__(self, dashboard_url: str, packages_dir: Path) -> None:
         self._http = httpx.Client(base_url=dashboard_url, timeout=REQUEST_TIMEOUT_S, trust_env=False)
         self._packages_dir = packages_dir
-        self._watch = processes.Watch()
+        self._watch = processes.Watch(mark=own_mark())
         self._probes = Probes()
         # A handle of a supervisor imports its class: better now than at somebody's deadline.
         importlib.import_module("ray.dashboard.modules.job.job_supervisor")
@@ -100,18 +101,18 @@ class RayJobs:
         started meanwhile. A process born even later is caught by the next call; `processes` says whether one is
         needed.
         """
-        processes.end(attempt)
+        self._watch.end(attempt)
         _kill_actor(f"_ray_internal_job_actor_{job_id}", "SUPERVISOR_ACTOR_RAY_NAMESPACE")
         for actor in list(private.live_actors()):
             if actor.attempt == attempt and actor.detached:
                 _kill_actor(actor.name, actor.namespace)
-        processes.end(attempt)
+        self._watch.end(attempt)
         self._probes.keep(_other_hosts(), private.draining())
         self._probes.end(attempt)
 
     def end_member(self, member: str) -> None:
         """End every process of a member of an elastic attempt, on every host; the rest of the attempt stays."""
-        processes.end(member)
+        self._watch.end(member)
         self._probes.keep(_other_hosts(), private.draining())
         self._probes.end(member)
 

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +45,17 @@ def carries(pid: int, mark: Mark) -> bool:
     variables = environment.split(b"\0")
     if f"{MARK}={mark.home_id}".encode() in variables:
         return True
-    overwritten = len(variables) > 1 and b"=" not in variables[0]
-    return overwritten and _has_open(pid, mark.temp_dir)
+    return lost_its_mark(variables) and _has_open(pid, mark.temp_dir)
+
+
+def lost_its_mark(variables: Sequence[bytes]) -> bool:
+    """Return whether a process may have lost its mark: it wrote its title over the beginning of its environment."""
+    return len(variables) > 1 and b"=" not in variables[0]
+
+
+def own_mark() -> str | None:
+    """Return the id of the local fleet that this process is of, None for one that is of none."""
+    return os.environ.get(MARK)
 
 
 def _has_open(pid: int, folder: str) -> bool:

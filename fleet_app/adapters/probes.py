@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import RayError
 
 from fleet_app.adapters import private, processes
+from fleet_app.adapters.local_processes import own_mark
 from fleet_app.worker import contract
 
 ANSWER_S = 1.0
@@ -24,7 +25,7 @@ class Probe:
     """What runs on the other host."""
 
     def __init__(self) -> None:
-        self._watch = processes.Watch()
+        self._watch = processes.Watch(mark=own_mark())
 
     def count(self, attempts: frozenset[str]) -> dict[str, int]:
         """Return how many processes each attempt has on this host."""
@@ -32,7 +33,7 @@ class Probe:
 
     def end(self, attempt: str) -> None:
         """Kill what an attempt has on this host."""
-        processes.end(attempt)
+        self._watch.end(attempt)
 
 
 class Probes:

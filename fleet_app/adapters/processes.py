@@ -3,9 +3,8 @@
 Every process of a fleet job carries `FLEET_ATTEMPT` in the environment it was started with: shell, driver, workers,
 and whatever they start, also in a session of its own. Those of a member of an elastic attempt carry `FLEET_MEMBER` as
 well, and it counts as an attempt, by its id (`contract.member_id`), wherever one is asked for. Not counted are zombies,
-what another local fleet on this host has under the same name (its processes carry another mark, or none, than this
-one), and what Ray itself adds and ends: the supervisor of the job, the watchdog shell beside it, and that shell's
-`sleep 1`.
+what another fleet on this host has under the same name (a local fleet's processes carry its mark, others none), and
+what Ray itself adds and ends: the supervisor of the job, the watchdog shell beside it, and that shell's `sleep 1`.
 A process that has unset the variable before it started another, or that belongs to another user than this one, is not
 seen. Linux only; does not know Ray.
 """
@@ -19,7 +18,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_app.adapters.local_processes import MARK
+from fleet_app.adapters.local_processes import MARK, lost_its_mark
 from fleet_app.worker.contract import member_id
 from fleet_app.worker.environment import ENV_ATTEMPT, ENV_MEMBER
 
@@ -47,32 +46,38 @@ class Process:
 
 
 class Watch:
-    """Scans that remember the last one.
+    """Whoever looks for the processes of one fleet again and again, and remembers the last look.
+
+    `mark` is the fleet's, None for one that is no local fleet.
 
     A process on its way out has lost its environment before it lets go of its GPUs, so one that was seen counts
     until the kernel is done with it.
     """
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
+    def __init__(self, proc: Path = PROC, *, mark: str | None = None) -> None:
+        self._proc, self._mark = proc, mark
         self._seen: dict[str, set[Process]] = {}
 
     def scan(self, attempts: frozenset[str]) -> dict[str, tuple[int, ...]]:
         """Return the pids of each attempt's processes on this host, () for none; attempts not named are forgotten."""
-        found = _find(attempts, self._proc)
+        found = _find(attempts, self._proc, self._mark)
         self._seen = {
             attempt: processes | {old for old in self._seen.get(attempt, set()) if _lives(old, self._proc)}
             for attempt, processes in found.items()
         }
         return {attempt: _pids_of(processes) for attempt, processes in self._seen.items()}
 
+    def end(self, attempt: str) -> None:
+        """SIGKILL every process of an attempt on this host."""
+        end(attempt, self._proc, mark=self._mark)
 
-def scan(attempts: frozenset[str], proc: Path = PROC) -> dict[str, tuple[int, ...]]:
+
+def scan(attempts: frozenset[str], proc: Path = PROC, *, mark: str | None = None) -> dict[str, tuple[int, ...]]:
     """Return the pids of each attempt's processes on this host, supervisor and watchdog left out; () for none."""
-    return {attempt: _pids_of(processes) for attempt, processes in _find(attempts, proc).items()}
+    return {attempt: _pids_of(processes) for attempt, processes in _find(attempts, proc, mark).items()}
 
 
-def end(attempt: str, proc: Path = PROC) -> None:
+def end(attempt: str, proc: Path = PROC, *, mark: str | None = None) -> None:
     """SIGKILL every process of an attempt on this host.
 
     Looks again until two looks find none that it did not kill, so that what is born meanwhile does not get away. What
@@ -81,58 +86,57 @@ def end(attempt: str, proc: Path = PROC) -> None:
     killed: set[Process] = set()
     quiet = 0
     for _ in range(ROUNDS):
-        born = _find(frozenset({attempt}), proc)[attempt] - killed
+        born = _find(frozenset({attempt}), proc, mark)[attempt] - killed
         quiet = 0 if born else quiet + 1
         if quiet == QUIET_LOOKS:
             return
         for process in born:
-            _kill(process.pid, attempt, proc)
+            _kill(process.pid, attempt, proc, mark)
         killed |= born
 
 
-def _owners(pid: int, proc: Path) -> tuple[str, ...]:
+def _owners(pid: int, proc: Path, mark: str | None) -> tuple[str, ...]:
     """Return the attempt that a process belongs to, and the member of it that it says it is of, if it does."""
     with contextlib.suppress(OSError):
         environment = (proc / str(pid) / "environ").read_bytes()
         if VARIABLE in environment:  # most have it not: look closer only then
             entries = environment.split(b"\0")
             attempt, member = _value(VARIABLE, entries), _value(MEMBER_VARIABLE, entries)
-            if attempt is not None and _is_ours(entries):
+            if attempt is not None and _carries(entries, mark):
                 return (attempt,) if member is None else (attempt, member_id(attempt, member))
     return ()
 
 
-def _is_ours(entries: list[bytes]) -> bool:
-    """Return whether the process is of the same local fleet as this one, or both are of none.
+def _carries(entries: list[bytes], mark: str | None) -> bool:
+    """Return whether a process carries a fleet's mark, or none where the fleet has none.
 
-    One that wrote its title over the beginning of its environment may have lost its mark there: it counts as ours,
-    for a GPU must not be promised while its process may live.
+    One that may have lost it counts as the fleet's: a GPU must not be promised while its process may live.
     """
     theirs = _value(MARK_VARIABLE, entries)
-    return theirs == os.environ.get(MARK) or (theirs is None and b"=" not in entries[0])
+    return theirs == mark or (theirs is None and lost_its_mark(entries))
 
 
 def _value(variable: bytes, entries: list[bytes]) -> str | None:
     return next((os.fsdecode(entry[len(variable) :]) for entry in entries if entry.startswith(variable)), None)
 
 
-def _kill(pid: int, attempt: str, proc: Path) -> None:
+def _kill(pid: int, attempt: str, proc: Path, mark: str | None) -> None:
     # The descriptor is taken first and the environment read again, so that a pid that was given to
     # another process in between is never killed.
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
         try:
-            if attempt in _owners(pid, proc):
+            if attempt in _owners(pid, proc, mark):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
 
 
-def _find(attempts: frozenset[str], proc: Path) -> dict[str, set[Process]]:
+def _find(attempts: frozenset[str], proc: Path, mark: str | None) -> dict[str, set[Process]]:
     found: dict[str, set[Process]] = {attempt: set() for attempt in sorted(attempts)}
     pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()) if attempts else ()
     for pid in pids:
-        asked = [owner for owner in _owners(pid, proc) if owner in found]
+        asked = [owner for owner in _owners(pid, proc, mark) if owner in found]
         if asked and (process := _read(pid, proc)) is not None and not _is_rays(process):
             for owner in asked:
                 found[owner].add(process)

@@ -85,7 +85,7 @@ def test_scan(tmp_path: Path, fakes: tuple[Fake, ...], want: dict[str, tuple[int
 
 
 MARKS = {
-    "of no local fleet, as this one": (None, Fake(3), True),
+    "of none, as this one": (None, Fake(3), True),
     "of this fleet": ("ours", Fake(3, mark="ours"), True),
     "of another fleet on this host": ("ours", Fake(3, mark="theirs"), False),
     "of a local fleet, and this one is of none": (None, Fake(3, mark="theirs"), False),
@@ -96,15 +96,13 @@ MARKS = {
 
 @pytest.mark.parametrize(("ours", "fake", "counts"), MARKS.values(), ids=MARKS)
 def test_what_another_fleet_has_under_the_same_name_is_neither_counted_nor_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: str | None, fake: Fake, counts: bool
+    tmp_path: Path, ours: str | None, fake: Fake, counts: bool
 ) -> None:
-    monkeypatch.delenv(MARK, raising=False)
-    if ours is not None:
-        monkeypatch.setenv(MARK, ours)
-    assert processes.scan(LLM, write(tmp_path, fake)) == {"llm": (3,) if counts else ()}
+    proc, want = write(tmp_path, fake), {"llm": (3,) if counts else ()}
+    assert processes.scan(LLM, proc, mark=ours) == processes.Watch(proc, mark=ours).scan(LLM) == want
 
 
-def test_a_real_process_of_another_fleet_stays_when_one_of_its_name_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_process_of_another_fleet_stays_when_one_of_its_name_is_ended() -> None:
     attempt = f"same-{os.getpid()}"
     wait = [sys.executable, "-c", "input()"]
     env = {**os.environ, "FLEET_ATTEMPT": attempt}
@@ -112,10 +110,10 @@ def test_a_real_process_of_another_fleet_stays_when_one_of_its_name_is_ended(mon
         subprocess.Popen(wait, env={**env, MARK: "ours"}, stdin=subprocess.PIPE) as ours,
         subprocess.Popen(wait, env={**env, MARK: "theirs"}, stdin=subprocess.PIPE) as theirs,
     ):
-        monkeypatch.setenv(MARK, "ours")
-        while processes.scan(frozenset({attempt})) != {attempt: (ours.pid,)}:
+        watch = processes.Watch(mark="ours")
+        while watch.scan(frozenset({attempt})) != {attempt: (ours.pid,)}:
             assert ours.poll() is None
-        processes.end(attempt)
+        watch.end(attempt)
         assert ours.wait(GONE_S) == -signal.SIGKILL
         theirs.communicate(b"\n")
         assert theirs.returncode == 0
