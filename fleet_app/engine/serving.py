@@ -93,13 +93,15 @@ def _one(ledger: Ledger, needs: Sequence[Need], need: Need, *, immediate: bool) 
     if refused is not None:
         yield refused
         return
-    before = len(need.kept)
+    before, last = len(need.kept), barred(need)
     for off in larger.choices(ledger, needs, need, _left(others)):
-        yield from _place(ledger, need, _left(others, off), off)
+        # Nobody's grant goes for a place that may come to nothing: there are others to try.
+        may_take = off == last or ledger.available_soon(service.team) >= service.shape.gpus
+        yield from _place(ledger, need, _left(others, off) if may_take else [], off)
         if len(need.kept) > before:
             return
     capped = None if ledger.caps is None else _over_cap(ledger, service, ledger.caps)
-    yield capped or _wait(ledger, service, Reason.APART if barred(need) else Reason.NO_ROOM)
+    yield capped or _wait(ledger, service, Reason.APART if last else Reason.NO_ROOM)
 
 
 def _left(others: Iterable[Spare], off: frozenset[str] = frozenset()) -> list[Spare]:
